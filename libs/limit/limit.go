@@ -26,6 +26,9 @@ type Limit struct {
 	Window time.Duration // length of the window
 }
 
+// spanMax is the longest Span: a time.Duration must hold it.
+const spanMax = 100 * 365 * 24 * time.Hour
+
 // Size is the largest charge that can ever be granted: Burst or Count.
 func (l Limit) Size() int64 {
 	if l.Window > 0 {
@@ -35,12 +38,12 @@ func (l Limit) Size() int64 {
 }
 
 // Span is the time in which the limit renews itself whole: the window, or the
-// time in which an empty bucket fills.
+// time in which an empty bucket fills (100 years at most).
 func (l Limit) Span() time.Duration {
 	if l.Window > 0 {
 		return l.Window
 	}
-	return time.Duration(float64(l.Burst) / float64(l.Rate) * float64(time.Second))
+	return time.Duration(min(float64(l.Burst)/float64(l.Rate)*float64(time.Second), float64(spanMax)))
 }
 
 // String returns "10/s burst 20" or "5 per 1m0s".
