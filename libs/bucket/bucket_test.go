@@ -23,7 +23,7 @@ func limits(t *rapid.T, name string) limit.Limit {
 func waits(t *rapid.T) time.Duration {
 	us := rapid.OneOf(
 		rapid.Int64Range(0, 2_000),
-		rapid.Int64Range(0, 100_000_000),        // minutes
+		rapid.Int64Range(0, 100_000_000),       // minutes
 		rapid.Int64Range(0, 4*365*24*3600*1e6), // years of idleness
 	).Draw(t, "wait in µs")
 	return time.Duration(us) * time.Microsecond

@@ -67,7 +67,8 @@ type Entry struct {
 	// is charged its Need if the request passes and it is there.
 	Need, Want int64
 
-	// Member names the attempt in a log: what a later Give of it removes.
+	// Member names the attempt in a log: a charge adds it, a Give of any number
+	// removes it. One entry does not do both.
 	Member uint64
 }
 
@@ -116,6 +117,8 @@ func (a *Ask) Validate() error {
 			return fmt.Errorf("%w: rule %s: need is %d, want 0 to %d", ErrInvalid, e.Rule.ID, e.Need, limit.CountMax)
 		case e.Want < e.Need || e.Want > limit.CountMax:
 			return fmt.Errorf("%w: rule %s: want is %d, want need (%d) to %d", ErrInvalid, e.Rule.ID, e.Want, e.Need, limit.CountMax)
+		case e.Give > 0 && e.Want > 0 && e.Rule.Algorithm == limit.SlidingLog:
+			return fmt.Errorf("%w: rule %s: a log's entry gives %d and wants %d, want one of them", ErrInvalid, e.Rule.ID, e.Give, e.Want)
 		case e.Limit.Size() < 1:
 			return fmt.Errorf("%w: rule %s: limit %v allows nothing", ErrInvalid, e.Rule.ID, e.Limit)
 		}

@@ -23,16 +23,14 @@ type Bounds struct {
 	IPs, Users, Accounts int
 }
 
-// DefaultBounds hold 16 times the accounts of the busiest region of the design
-// and stay under 300 MB with two tables of eight rules each.
+// DefaultBounds hold three times the design's 40,000 accounts.
 var DefaultBounds = Bounds{IPs: 1 << 17, Users: 1 << 17, Accounts: 1 << 17}
 
 // Table maps subjects to records of type R. Safe for concurrent use through
 // its shards' locks.
 type Table[R any] struct {
-	seed    maphash.Seed
-	shards  []Shard[R]
-	evicted func(limit.Subject, *R)
+	seed   maphash.Seed
+	shards []Shard[R]
 }
 
 // Shard is a part of a table: lock it, use it, unlock it.
@@ -75,7 +73,7 @@ func New[R any](bounds Bounds, shards int, evicted func(limit.Subject, *R)) (*Ta
 	if evicted == nil {
 		evicted = func(_ limit.Subject, r *R) { *r = *new(R) }
 	}
-	t := &Table[R]{seed: maphash.MakeSeed(), shards: make([]Shard[R], shards), evicted: evicted}
+	t := &Table[R]{seed: maphash.MakeSeed(), shards: make([]Shard[R], shards)}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.entries = make(map[limit.Subject]*Entry[R])
