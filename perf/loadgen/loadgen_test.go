@@ -208,6 +208,11 @@ func TestRunEndsWhenNothingIsAnswered(t *testing.T) {
 	cfg := config(t, target, "plan=p,rate=1000/s")
 	cfg.Duration, cfg.Timeout, cfg.Workers = 50*time.Millisecond, 50*time.Millisecond, 1
 	s := run(t, cfg).Streams[0]
+	// One at a time and 50 ms each, the fourth is the last that is planned
+	// before 100 ms are over; a slow machine only makes it fewer.
+	if s.Sent > 4 {
+		t.Errorf("sent %d, want at most 4: sending went on more than a timeout after the duration", s.Sent)
+	}
 	if s.Sent+s.Unsent != 50 || s.Unsent == 0 || s.Errors != s.Sent || !s.Behind {
 		t.Errorf("sent %d, unsent %d, errors %d, behind %v: want 50 in all, some unsent, all sent an error", s.Sent, s.Unsent, s.Errors, s.Behind)
 	}

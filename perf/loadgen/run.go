@@ -72,7 +72,7 @@ func (r *Report) write(file string, stdout io.Writer) error {
 }
 
 // Run sends the plan of cfg and returns what came of it, when every reply is in
-// or has timed out: at most cfg.Duration and two timeouts later. Cancelling ctx
+// or has timed out: at most cfg.Duration and three timeouts later. Cancelling ctx
 // ends the sending; what was sent is still waited for and reported. A line a
 // second goes to progress. An error names every fault of cfg; then nothing was
 // sent.
