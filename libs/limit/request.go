@@ -99,7 +99,7 @@ type Outcome struct {
 	Limit     Limit // as in the charge
 	Cost      int64
 	Banned    bool
-	DecidedBy DecidedBy
+	DecidedBy DecidedBy     // the stage that spoke for this rule; 0 if none had to
 	Short     bool          // the rule lacked what the request needs (a shadow rule too, which refuses nothing)
 	Never     bool          // it can never hold as much: cost above the limit's size
 	Known     bool          // Remaining and Reset are known; not so when the store did not answer

@@ -1,0 +1,22 @@
+package limiter
+
+import "github.com/shiplane/limits/libs/limit"
+
+// fail decides a subject's charges by their rules' fail modes, for the store
+// gave no answer. The strictest wins: one closed rule makes the request
+// unavailable. It reports whether the request may go on.
+func fail(charges []limit.Charge, outcomes []limit.Outcome) bool {
+	open := true
+	for i := range charges {
+		c, o := &charges[i], &outcomes[i]
+		o.Known = false
+		if !asks(c) {
+			continue
+		}
+		o.DecidedBy = limit.ByFallback
+		if c.Rule.FailMode == limit.FailClosed {
+			o.DecidedBy, open = limit.ByFailClosed, false
+		}
+	}
+	return open
+}

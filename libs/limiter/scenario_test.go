@@ -1,0 +1,303 @@
+package limiter
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/memory"
+	"github.com/shiplane/limits/libs/table"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected part of testdata/*.txt")
+
+// The path does what testdata's scenarios show. A line that is not indented is
+// a command, the indented ones below it are what came of it:
+//
+//	rule ID KIND [rate=R/s burst=B | count=N window=D [algorithm=sliding_log]] [mode=shadow] [fail=closed]
+//	edit ID rate=… burst=…         the rule's limit from now on
+//	ban ID, unban ID               an override that denies
+//	at T check [pod=N] KIND=NAME… [cost=N]
+//	at T errands                   what was left for later is carried out
+//	store down|slow|up             how the store answers from now on
+//	store clock D                  steps the store's clock
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newWorld(t).play(string(text))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(string(text), got); diff != "" {
+				t.Errorf("(-want +got; go test ./libs/limiter -rewrite accepts it)\n%s", diff)
+			}
+		})
+	}
+}
+
+// world is some pods' cores, one store and a clock.
+type world struct {
+	*testing.T
+	now, step time.Duration // the pods' clock, and what the store's was stepped by
+	store     *memory.Store
+	fault     error
+	calls     int
+	pods      map[string]*core
+	rules     []*limit.Rule
+	banned    map[string]bool
+	later     []func() string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, pods: map[string]*core{}, banned: map[string]bool{}}
+	var err error
+	w.store, err = memory.New(memory.Config{Now: func() time.Duration { return 12*time.Hour + w.now + w.step }, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) play(text string) string {
+	var out strings.Builder
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if strings.HasPrefix(line, "  ") {
+			continue
+		}
+		out.WriteString(line + "\n")
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		for _, result := range w.do(words) {
+			out.WriteString("  " + result + "\n")
+		}
+	}
+	return out.String()
+}
+
+func (w *world) do(words []string) []string {
+	switch words[0] {
+	case "at":
+		at := w.duration(words[1])
+		if at < w.now {
+			w.Fatalf("%v is before %v", at, w.now)
+		}
+		w.now = at
+		return w.do(words[2:])
+	case "rule":
+		w.rules = append(w.rules, w.rule(words[1], words[2], words[3:]))
+	case "edit":
+		for i, r := range w.rules {
+			if r.ID == words[1] {
+				w.rules[i] = w.rule(r.ID, r.Kind.String(), words[2:])
+			}
+		}
+	case "ban", "unban":
+		w.banned[words[1]] = words[0] == "ban"
+	case "store":
+		switch words[1] {
+		case "down":
+			w.fault = fmt.Errorf("shard 7: %w", store.ErrUnavailable)
+		case "slow":
+			w.fault = fmt.Errorf("shard 7: %w", store.ErrTimeout)
+		case "up":
+			w.fault = nil
+		case "clock":
+			w.step += w.duration(words[2])
+		}
+	case "check":
+		return w.check(words[1:])
+	case "errands":
+		var out []string
+		for _, errand := range w.later {
+			out = append(out, errand())
+		}
+		w.later = nil
+		return out
+	default:
+		w.Fatalf("unknown command %q", words[0])
+	}
+	return nil
+}
+
+func (w *world) check(words []string) []string {
+	pod, cost := "1", int64(1)
+	subjects := map[limit.Kind]limit.Subject{}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "pod":
+			pod = value
+		case "cost":
+			cost = w.number(value)
+		default:
+			s, err := limit.NewSubject("test", w.kind(name), value)
+			if err != nil {
+				w.Fatal(err)
+			}
+			subjects[s.Kind()] = s
+		}
+	}
+	var request limit.Request
+	for _, kind := range []limit.Kind{limit.IP, limit.User, limit.Account} {
+		for _, r := range w.rules {
+			if s, ok := subjects[kind]; ok && r.Kind == kind {
+				request.Charges = append(request.Charges, limit.Charge{Subject: s, Rule: r, Limit: r.Limit, Cost: r.Charge(cost), Banned: w.banned[r.ID]})
+			}
+		}
+	}
+	var decision limit.Decision
+	w.decide(w.pod(pod), &request, &decision)
+	return describe(&decision)
+}
+
+// decide drives a core as the shell does, without I/O but for the store's.
+func (w *world) decide(c *core, request *limit.Request, decision *limit.Decision) {
+	var call call
+	for step := c.decide(w.now, request, decision, &call); step == stepAsk; {
+		step = c.apply(&call, w.take(&call.ask, &call.result))
+	}
+	for _, e := range call.later {
+		w.later = append(w.later, func() string {
+			var result store.Result
+			e.sent = w.now
+			if err := w.take(e.ask, &result); err != nil {
+				return "dropped: " + err.Error()
+			}
+			c.settle(&e, &result)
+			return describeErrand(&e, &result)
+		})
+	}
+}
+
+func (w *world) take(ask *store.Ask, result *store.Result) error {
+	w.calls++
+	if w.fault != nil {
+		return w.fault
+	}
+	return w.store.Take(context.Background(), ask, result)
+}
+
+func (w *world) pod(name string) *core {
+	if w.pods[name] == nil {
+		c, err := newCore(table.DefaultBounds, 1, uint64(len(w.pods))<<32)
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.pods[name] = c
+	}
+	return w.pods[name]
+}
+
+func describe(d *limit.Decision) []string {
+	head := fmt.Sprintf("%s by=%s", d.Verdict, d.DecidedBy)
+	if d.Refused >= 0 {
+		head += " refused=" + d.Outcomes[d.Refused].Rule.ID
+	}
+	if after, ok := d.RetryAfter(); ok {
+		head += fmt.Sprint(" retry=", after)
+	}
+	if d.Cause != nil {
+		head += " cause=" + strconv.Quote(d.Cause.Error())
+	}
+	out := []string{head}
+	for i := range d.Outcomes {
+		o := &d.Outcomes[i]
+		line := "  " + o.Rule.ID
+		if o.Known {
+			line += fmt.Sprintf(" remaining=%d reset=%v", o.Remaining, o.Reset)
+		}
+		if o.Short {
+			line += " short"
+		}
+		if o.Never {
+			line += " never"
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func describeErrand(e *errand, result *store.Result) string {
+	line := e.ask.Subject.String()
+	for i, entry := range e.ask.Entries {
+		o := result.Outcomes[i]
+		line += fmt.Sprintf("  %s give=%d granted=%d remaining=%d short=%t", entry.Rule.ID, entry.Give, o.Granted, o.Remaining, o.Short)
+	}
+	return line
+}
+
+func (w *world) rule(id, kind string, words []string) *limit.Rule {
+	r := &limit.Rule{Domain: "test", ID: id, Kind: w.kind(kind), Algorithm: limit.TokenBucket, Mode: limit.Enforce, FailMode: limit.FailOpen, Counts: limit.CountRequests}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "rate":
+			rate, err := limit.ParseRate(value)
+			if err != nil {
+				w.Fatal(err)
+			}
+			r.Limit.Rate = rate
+		case "burst":
+			r.Limit.Burst = w.number(value)
+		case "count":
+			r.Limit.Count, r.Algorithm = w.number(value), max(r.Algorithm, limit.FixedWindow)
+		case "window":
+			r.Limit.Window = w.duration(value)
+		case "algorithm":
+			r.Algorithm = limit.SlidingLog
+		case "mode":
+			r.Mode = limit.Shadow
+		case "fail":
+			r.FailMode = limit.FailClosed
+		default:
+			w.Fatalf("unknown word %q", word)
+		}
+	}
+	r.Tag = limit.TagOf(r.Domain, r.ID, r.Algorithm)
+	return r
+}
+
+func (w *world) kind(name string) limit.Kind {
+	kind, ok := map[string]limit.Kind{"ip": limit.IP, "user": limit.User, "account": limit.Account}[name]
+	if !ok {
+		w.Fatalf("unknown kind %q", name)
+	}
+	return kind
+}
+
+func (w *world) number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d
+}

@@ -1,0 +1,72 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/storetest"
+)
+
+// Whenever a pod refuses without the store, the store would have refused too,
+// whatever other pods took meanwhile, and whatever was edited. (Tokens that are
+// handed back are the stated exception: they are seen within knowledgeTrust.)
+func TestNobodyIsRefusedWhomTheStoreWouldAdmit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		rules := []*limit.Rule{
+			storetest.Bucket("a", limit.Rate(rapid.IntRange(1, 200).Draw(rt, "rate")), rapid.Int64Range(1, 50).Draw(rt, "burst")),
+			storetest.Bucket("b", 0.1, 5),
+			storetest.Window("w", rapid.Int64Range(5, 100).Draw(rt, "count"), time.Minute),
+			storetest.Log("l", rapid.Int64Range(5, 20).Draw(rt, "size"), time.Minute),
+		}
+		subject := storetest.Subject(t, limit.Account, "acme")
+		for i := range rapid.IntRange(1, 80).Draw(rt, "requests") {
+			w.now += time.Duration(rapid.OneOf(rapid.IntRange(0, 5_000), rapid.IntRange(0, 3_000_000)).Draw(rt, "wait")) * time.Microsecond
+			if rapid.IntRange(0, 20).Draw(rt, "edit") == 0 {
+				edited := *rules[0]
+				edited.Limit = limit.Limit{Rate: limit.Rate(rapid.IntRange(1, 200).Draw(rt, "new rate")), Burst: rapid.Int64Range(1, 50).Draw(rt, "new burst")}
+				rules[0] = &edited
+			}
+			var request limit.Request
+			for _, r := range rules {
+				if rapid.Bool().Draw(rt, "meets "+r.ID) {
+					request.Charges = append(request.Charges, limit.Charge{Subject: subject, Rule: r, Limit: r.Limit, Cost: r.Charge(rapid.Int64Range(0, 6).Draw(rt, "cost"))})
+				}
+			}
+			if len(request.Charges) == 0 {
+				continue
+			}
+			before := w.calls
+			var decision limit.Decision
+			w.decide(w.pod(fmt.Sprint(rapid.IntRange(1, 3).Draw(rt, "pod"))), &request, &decision)
+			if decision.Verdict == limit.Denied && w.calls == before {
+				w.mustBeShort(rt, i, subject, &decision)
+			}
+		}
+	})
+}
+
+// mustBeShort asks the store for nothing and compares what is left with what
+// the rules that refused needed.
+func (w *world) mustBeShort(rt *rapid.T, i int, subject limit.Subject, d *limit.Decision) {
+	for j := range d.Outcomes {
+		o := &d.Outcomes[j]
+		if !o.Short {
+			continue
+		}
+		var result store.Result
+		ask := store.Ask{Subject: subject, Entries: []store.Entry{{Rule: o.Rule, Limit: o.Limit}}}
+		if err := w.store.Take(context.Background(), &ask, &result); err != nil {
+			rt.Fatal(err)
+		}
+		if left := result.Outcomes[0].Remaining; left >= o.Cost {
+			rt.Fatalf("request %d: refused by %s for rule %s, cost %d, while the store holds %d", i, o.DecidedBy, o.Rule.ID, o.Cost, left)
+		}
+	}
+}
