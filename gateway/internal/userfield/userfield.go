@@ -1,0 +1,197 @@
+// Package userfield finds the user name in the body of a login, so that attempts
+// on one name can be counted together, whoever makes them.
+//
+// It has to find the name that the API behind will find, whatever the caller
+// sends, or the count could be led astray. So it accepts only what everybody
+// reads alike: JSON (one object, the member once, a text) or a form (the field
+// once), in UTF-8, not compressed, and refuses everything else: a member that
+// stands twice or in another case, a field in the query beside the body's,
+// something after the end.
+package userfield
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// The codes of refusals; each is answered 400.
+const (
+	CodeBodyTooLarge   = "body_too_large"
+	CodeBodyUnreadable = "body_unreadable" // neither of the forms above
+	CodeUserMissing    = "user_missing"
+	CodeUserAmbiguous  = "user_ambiguous" // the name stands more than once
+)
+
+// Refusal is why no user name could be had, in words for the caller.
+type Refusal struct{ Code, Detail string }
+
+func (r *Refusal) Error() string { return r.Detail }
+
+func refuse(code, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Take returns the user name that the body of r holds in field, exactly so
+// spelled. It reads the body to its end, or to maxBytes; afterwards r.Body is the
+// same body from its beginning, byte for byte, also after an error, which is
+// always a *Refusal.
+func Take(r *http.Request, field string, maxBytes int64) (string, error) {
+	body, refusal := buffer(r, maxBytes)
+	if refusal != nil {
+		return "", refusal
+	}
+	name, refusal := find(r, body, field)
+	if refusal != nil {
+		return "", refusal
+	}
+	return name, nil
+}
+
+// buffer reads the body and puts it back.
+func buffer(r *http.Request, maxBytes int64) ([]byte, *Refusal) {
+	tooLarge := refuse(CodeBodyTooLarge, "The body is too large: at most %d bytes are allowed here.", maxBytes)
+	if r.ContentLength > maxBytes {
+		return nil, tooLarge
+	}
+	if r.Body == nil {
+		return nil, nil
+	}
+	original := r.Body
+	body, err := io.ReadAll(io.LimitReader(original, maxBytes+1))
+	if err != nil || int64(len(body)) > maxBytes {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), original), original}
+		if err != nil {
+			return nil, refuse(CodeBodyUnreadable, "The body could not be read to its end.")
+		}
+		return nil, tooLarge
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), original}
+	if r.ContentLength < 0 {
+		r.ContentLength, r.TransferEncoding = int64(len(body)), nil
+	}
+	return body, nil
+}
+
+func find(r *http.Request, body []byte, field string) (string, *Refusal) {
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if !strings.EqualFold(encoding, "identity") {
+			return "", refuse(CodeBodyUnreadable, "The body is compressed (Content-Encoding %.20q), which is not allowed here.", encoding)
+		}
+	}
+	types := r.Header["Content-Type"]
+	if len(types) != 1 {
+		return "", refuse(CodeBodyUnreadable, "The request has %d Content-Type fields: want one.", len(types))
+	}
+	media, parameters, err := mime.ParseMediaType(types[0])
+	if err != nil {
+		return "", refuse(CodeBodyUnreadable, "Content-Type %.60q cannot be read.", types[0])
+	}
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return "", refuse(CodeBodyUnreadable, "The body has charset %.20q: want utf-8.", charset)
+	}
+	if !utf8.Valid(body) {
+		return "", refuse(CodeBodyUnreadable, "The body is not valid UTF-8.")
+	}
+	var name string
+	var refusal *Refusal
+	switch {
+	case media == "application/json" || strings.HasSuffix(media, "+json"):
+		name, refusal = fromJSON(body, field)
+	case media == "application/x-www-form-urlencoded":
+		name, refusal = fromForm(r.URL.RawQuery, body, field)
+	default:
+		return "", refuse(CodeBodyUnreadable, "The body is %.60s: want application/json or application/x-www-form-urlencoded.", media)
+	}
+	if refusal == nil && strings.TrimSpace(name) == "" {
+		refusal = refuse(CodeUserMissing, "The body names no user: want a text in %q.", field)
+	}
+	return name, refusal
+}
+
+func fromJSON(body []byte, field string) (name string, refusal *Refusal) {
+	unreadable := func(err error) *Refusal {
+		return refuse(CodeBodyUnreadable, "The body is not one JSON object: %v.", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return "", unreadable(errors.New("it does not begin with one"))
+	}
+	seen := false
+	for decoder.More() {
+		member, err := decoder.Token()
+		if err != nil {
+			return "", unreadable(err)
+		}
+		// A decoder that ignores case takes USERNAME for username.
+		ours, _ := member.(string)
+		if !strings.EqualFold(ours, field) {
+			var skipped json.RawMessage
+			if err := decoder.Decode(&skipped); err != nil {
+				return "", unreadable(err)
+			}
+			continue
+		}
+		if seen || ours != field {
+			return "", refuse(CodeUserAmbiguous, "The body names the user more than once, or not as %q.", field)
+		}
+		seen = true
+		value, err := decoder.Token()
+		if err != nil {
+			return "", unreadable(err)
+		}
+		text, ok := value.(string)
+		if !ok {
+			return "", refuse(CodeUserMissing, "%q in the body is no text.", field)
+		}
+		name = text
+	}
+	if _, err := decoder.Token(); err != nil {
+		return "", unreadable(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return "", unreadable(errors.New("something follows it"))
+	}
+	return name, nil
+}
+
+func fromForm(query string, body []byte, field string) (name string, refusal *Refusal) {
+	inBody, err := url.ParseQuery(string(body))
+	if err != nil {
+		return "", refuse(CodeBodyUnreadable, "The form in the body cannot be read.")
+	}
+	inQuery, err := url.ParseQuery(query)
+	if err != nil {
+		return "", refuse(CodeBodyUnreadable, "The query cannot be read.")
+	}
+	seen := 0
+	// Some servers merge both, and some of them prefer the query's.
+	for _, values := range [...]url.Values{inBody, inQuery} {
+		for member, texts := range values {
+			if strings.EqualFold(member, field) {
+				seen += len(texts)
+			}
+		}
+	}
+	texts := inBody[field]
+	if seen > 1 || seen == 1 && len(texts) == 0 {
+		return "", refuse(CodeUserAmbiguous, "The request names the user more than once, or not as %q in its body.", field)
+	}
+	if seen == 0 {
+		return "", nil
+	}
+	return texts[0], nil
+}
