@@ -13,7 +13,7 @@
 //   - a label in a BUILD.bazel or .bzl file whose repository nothing declares.
 //
 // With -fix it writes the list of use_repo(go_deps, ...) first. It exits with 1
-// if it reports anything, with 2 if it cannot check.
+// if it reports anything.
 //
 // It does not resolve modules: that the versions exist, and that their own
 // files load, only Bazel 8 can tell.

@@ -16,7 +16,7 @@ func main() {
 	faults, err := run(root, *fix)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "modcheck:", err)
-		os.Exit(2)
+		os.Exit(1)
 	}
 	for _, fault := range faults {
 		fmt.Println(fault)
@@ -26,6 +26,8 @@ func main() {
 	}
 }
 
+// run returns the faults of the repository at root; the error is one that hides
+// further faults.
 func run(root string, fix bool) ([]string, error) {
 	goMod, err := readGoMod(root)
 	if err != nil {
@@ -38,7 +40,7 @@ func run(root string, fix bool) ([]string, error) {
 	}
 	module, err := readModule(root)
 	if err != nil {
-		return []string{err.Error()}, nil
+		return nil, err
 	}
 	unknown, err := unknownRepositories(root, module.repositories)
 	if err != nil {

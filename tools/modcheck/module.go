@@ -86,7 +86,7 @@ func (m *module) useExtension(_ *starlark.Thread, b *starlark.Builtin, args star
 	return &extension{name: name, module: m}, nil
 }
 
-func (m *module) useRepo(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (m *module) useRepo(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("want an extension and its repositories")
 	}
@@ -143,7 +143,7 @@ func (e *extension) tag(_ *starlark.Thread, b *starlark.Builtin, args starlark.T
 	return starlark.None, nil
 }
 
-// What follows makes extension a starlark.HasAttrs.
+var _ starlark.HasAttrs = (*extension)(nil)
 
 // AttrNames lists nothing: an extension's own file knows its tags.
 func (e *extension) AttrNames() []string { return nil }

@@ -1,0 +1,114 @@
+# `make` lists the targets. Each installs what it lacks and Debian or the Go and
+# npm registries have; only Go, Node and make must be there.
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GAZELLE_VERSION := v0.53.0
+BUILDIFIER_VERSION := v0.0.0-20260904073137-eaa4d125b423
+
+# What is slow to make, and no part of the tree.
+export SHIPLANE_CACHE ?= $(or $(XDG_CACHE_HOME),$(addsuffix /.cache,$(HOME)),$(TMPDIR),/tmp)/shiplane-limits
+TOOLS := $(SHIPLANE_CACHE)/tools/$(shell go env GOVERSION)
+
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GAZELLE := $(TOOLS)/gazelle-$(GAZELLE_VERSION)
+BUILDIFIER := $(TOOLS)/buildifier-$(BUILDIFIER_VERSION)
+BUF := tools/buf/node_modules/.bin/buf
+
+# Files of the tree, committed or about to be.
+files = $(shell git ls-files --cached --others --exclude-standard -- $(1))
+
+# Packages whose tests run once more under the race detector.
+RACE ?= ./libs/... ./gateway/...
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## build and run the gateway with its embedded defaults (ARGS="--help" for its flags)
+	go build -o bin/gateway ./gateway/cmd/gateway
+	@exec bin/gateway $(ARGS)
+
+.PHONY: test
+test: ## vet and test everything, libs and gateway also under the race detector
+	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev
+	go vet ./...
+	go test -timeout 10m ./...
+	CGO_ENABLED=1 go test -race -timeout 10m $(RACE)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) $(BUF) ## golangci-lint, buf lint and breaking, go mod tidy, shellcheck
+	@tools/apt.sh shellcheck=shellcheck
+	$(GOLANGCI_LINT) run ./...
+	$(BUF) lint proto
+	$(BUF) format --diff --exit-code proto
+	tools/buf/breaking.sh
+	go mod tidy -diff
+	shellcheck $(call files,'*.sh' .ci/run)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz test for FUZZTIME (60s)
+	tools/fuzz.sh
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./perf/bench
+
+.PHONY: bazel
+bazel: ## build and test everything with Debian's Bazel 4.2.3, but for tests that start servers
+	@tools/apt.sh bazel-4=bazel-bootstrap /usr/share/bazel/tools/skylib=bazel-skylib g++=g++
+	tools/bazel4/bazel.sh test --noshow_progress --test_tag_filters=-integration //...
+
+.PHONY: ci
+ci: ## all that continuous integration checks
+	.ci/run
+
+# Compiles the protos into Go under the folder $(1).
+PROTOS = $(patsubst proto/%,%,$(sort $(shell find proto -name '*.proto')))
+define protogen
+	go build -o bin/ ./tools/protogen google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+	bin/protogen -I proto -o $(1) \
+		-plugin bin/protoc-gen-go=paths=source_relative \
+		-plugin bin/protoc-gen-connect-go=paths=source_relative,package_suffix,simple \
+		$(PROTOS)
+endef
+
+.PHONY: generate
+generate: ## write the Go of the protos
+	$(call protogen,proto)
+
+.PHONY: verify-generated
+verify-generated: ## fail if the Go of the protos is not what generate would write
+	@rm -rf bin/.generated
+	$(call protogen,bin/.generated)
+	diff -r --exclude='*.proto' --exclude=buf.yaml --exclude=BUILD.bazel proto bin/.generated
+
+.PHONY: build-files
+build-files: $(GAZELLE) $(BUILDIFIER) ## write go.mod, the BUILD files and MODULE.bazel's use_repo
+	go mod tidy
+	go run ./tools/modcheck -fix
+	tools/build-files.sh
+	$(GAZELLE) -mode=fix
+	$(BUILDIFIER) $(call files,'*.bazel' '*.bzl' WORKSPACE)
+
+.PHONY: verify-build-files
+verify-build-files: $(GAZELLE) $(BUILDIFIER) ## fail if the BUILD files are not what build-files would write
+	$(GAZELLE) -mode=diff
+	$(BUILDIFIER) -mode=check $(call files,'*.bazel' '*.bzl' WORKSPACE)
+	go run ./tools/modcheck
+
+# Tools, each built once a version of it and of Go.
+
+$(GOLANGCI_LINT): PACKAGE = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+$(GAZELLE): PACKAGE = github.com/bazelbuild/bazel-gazelle/cmd/gazelle@$(GAZELLE_VERSION)
+$(BUILDIFIER): PACKAGE = github.com/bazelbuild/buildtools/buildifier@$(BUILDIFIER_VERSION)
+$(GOLANGCI_LINT) $(GAZELLE) $(BUILDIFIER):
+	@mkdir -p $@.d
+	GOFLAGS= GOBIN=$@.d go install $(PACKAGE)
+	@mv $@.d/* $@ && rmdir $@.d
+
+$(BUF): tools/buf/package-lock.json
+	npm ci --prefix tools/buf --ignore-scripts --no-audit --no-fund
+	@touch $@
