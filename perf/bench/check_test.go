@@ -110,9 +110,10 @@ func BenchmarkRatioToTimeRate(b *testing.B) {
 			var request limit.Request
 			var decision limit.Decision
 			r.fill(&request, who[0])
+			ctx := b.Context()
 			var ratios, ours, theirs []float64
 			for b.Loop() {
-				our := perCall(slice, func() { l.Check(b.Context(), &request, &decision) })
+				our := perCall(slice, func() { l.Check(ctx, &request, &decision) })
 				their := perCall(slice, func() { bucket.Allow() })
 				ratios, ours, theirs = append(ratios, our/their), append(ours, our), append(theirs, their)
 			}
