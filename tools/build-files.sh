@@ -8,7 +8,9 @@ cd "$(dirname "$0")/.."
 
 git ls-files --cached --others --exclude-standard -- '*.go' | xargs -n 1 dirname | sort -u | while read -r folder; do
 	case /$folder/ in */testdata/*) continue ;; esac
-	[ -d "$folder" ] && [ ! -e "$folder/BUILD.bazel" ] || continue
+	if [ ! -d "$folder" ] || [ -e "$folder/BUILD.bazel" ]; then
+		continue # deleted and not yet committed, or has one
+	fi
 	case $folder in
 	*/internal/*) visible=//${folder%%/internal/*}:__subpackages__ ;;
 	libs/* | tools/* | */cmd/*) visible=//visibility:private ;;

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 found=0
 for file in $(git ls-files --cached --others --exclude-standard -- '*_test.go'); do
+	# shellcheck disable=SC2013 # a name is a word
 	for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
 		found=$((found + 1))
 		echo "== $name in $(dirname "$file")"

@@ -10,10 +10,10 @@ cd "$(dirname "$0")/../.."
 
 cache=${SHIPLANE_CACHE:-${XDG_CACHE_HOME:-${HOME:-${TMPDIR:-/tmp}}/.cache}/shiplane-limits}
 mkdir -p "$cache"
-[ -x /usr/bin/bazel-4 ] && [ -d /usr/share/bazel/tools/skylib ] || {
+if [ ! -x /usr/bin/bazel-4 ] || [ ! -d /usr/share/bazel/tools/skylib ]; then
 	echo "bazel.sh: want Debian's packages bazel-bootstrap and bazel-skylib (make bazel installs them)" >&2
 	exit 2
-}
+fi
 command=$1
 shift
 case $command in
