@@ -105,7 +105,8 @@ func TestKeysHaveNames(t *testing.T) {
 }
 
 // A key is over its limit from the first whole token above B + R·t on, with t
-// from its first send to its last reply in whatever order replies come.
+// from its first send to its last reply in whatever order replies come. What it
+// is due at least counts from its first reply to its last refused send.
 func TestBoundRunsFromFirstSendToLastReply(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -115,12 +116,14 @@ func TestBoundRunsFromFirstSendToLastReply(t *testing.T) {
 	}{{"at the bound", 35, 0}, {"one above", 36, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			plan := &planTally{limit: limit.Limit{Rate: 10, Burst: 20}, keys: map[string]*keyTally{}}
-			plan.key("k", 600*ms).take(600*ms, 1700*ms, true, 5)
-			plan.key("k", 200*ms).take(200*ms, 1500*ms, false, 5)
-			plan.key("k", 900*ms).take(900*ms, 1000*ms, true, c.tokens-5)
+			plan.take("k", 600*ms, 1700*ms, limit.Allowed, 5)
+			plan.take("k", 200*ms, 1500*ms, limit.Denied, 5)
+			plan.take("k", 700*ms, 1000*ms, limit.Unavailable, 5)
+			plan.take("k", 1400*ms, 1650*ms, limit.Denied, 5)
+			plan.take("k", 1600*ms, 1660*ms, limit.Allowed, c.tokens-5)
 			r := plan.report()
-			if r.Seconds != 1.5 || r.Bound != 35 || r.Least != 27 {
-				t.Errorf("t is %vs, the bound %v, the least %v: want 1.5, 35 and 27", r.Seconds, r.Bound, r.Least)
+			if r.Seconds != 1.5 || r.Bound != 35 || r.Least != 24 {
+				t.Errorf("t is %vs, the bound %v, the least %v: want 1.5, 35 and 24", r.Seconds, r.Bound, r.Least)
 			}
 			if r.Tokens != c.tokens || r.OverLimitKeys != c.over {
 				t.Errorf("%d tokens, %d keys over, want %d and %d", r.Tokens, r.OverLimitKeys, c.tokens, c.over)

@@ -72,8 +72,9 @@ type PlanReport struct {
 	Seconds  float64 `json:"seconds"` // the longest t of a key, from its first send to its last reply
 	Tokens   int64   `json:"admitted_tokens"`
 	Bound    float64 `json:"bound_tokens"` // the sum of B + R·t
-	// Least is the sum of B + R·u, with u from first to last send: what keys
-	// that were always overloaded have got, but for the last token of each.
+	// Least is the sum of B + R·u, with u from a key's first reply to its last
+	// refused send: what keys that are always overloaded get, but for less than
+	// one request's cost each. 0 for a key that was never refused.
 	Least         float64 `json:"least_tokens"`
 	OverLimitKeys int     `json:"over_limit_keys"`
 	OverLimit     bool    `json:"over_limit"` // some key was given more than B + R·t
@@ -132,15 +133,14 @@ func (p *planTally) report() PlanReport {
 		Judged: p.limit.Burst > 0, RatePerS: float64(p.limit.Rate), Burst: p.limit.Burst, Keys: len(p.keys),
 	}
 	for _, k := range p.keys {
-		r.Seconds = max(r.Seconds, (k.lastReply - k.first).Seconds())
+		r.Seconds = max(r.Seconds, (k.lastReply - k.firstSend).Seconds())
 		r.Tokens += k.tokens
 		if !r.Judged {
 			continue
 		}
-		most := bound(p.limit, k.lastReply-k.first)
-		r.Bound += most
-		r.Least += bound(p.limit, k.lastSend-k.first)
-		if float64(k.tokens) > most {
+		r.Bound += k.most(p.limit)
+		r.Least += k.least(p.limit)
+		if float64(k.tokens) > k.most(p.limit) {
 			r.OverLimitKeys++
 		}
 	}

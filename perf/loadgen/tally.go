@@ -39,10 +39,11 @@ type planTally struct {
 	keys  map[string]*keyTally
 }
 
-// keyTally is what one bucket gave, and the time in which it did.
+// keyTally is what one bucket gave, and the times between which it did.
 type keyTally struct {
-	first, lastSend, lastReply time.Duration
-	tokens                     int64 // cost of all that was admitted
+	firstSend, firstReply time.Duration
+	lastSend, lastReply   time.Duration // lastSend of a request that was refused; 0: none was
+	tokens                int64         // cost of all that was admitted
 }
 
 // Range and precision of the histograms: three digits from 1 µs to an hour take
@@ -81,8 +82,8 @@ func (t *tally) record(number int, shot shot, result *vegeta.Result) {
 	s.lastSend = max(s.lastSend, sent)
 	record(s.latency, reply-shot.due)
 	record(s.delay, sent-shot.due)
-	admitted := s.classify(result)
-	t.plans[s.stream.Plan].key(shot.key, sent).take(sent, reply, admitted, s.stream.Cost)
+	verdict := s.classify(result)
+	t.plans[s.stream.Plan].take(shot.key, sent, reply, verdict, s.stream.Cost)
 }
 
 // record puts a time into a histogram, at its edge if it is beyond.
@@ -91,10 +92,10 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d.Microseconds(), histogramMin), histogramMax))
 }
 
-// classify counts a reply and reports whether the limiter admitted it. What is
-// neither a success nor a limiter's refusal proves nothing about the limiter,
-// and is counted as an error.
-func (s *streamTally) classify(result *vegeta.Result) (admitted bool) {
+// classify counts a reply and returns the limiter's verdict. What is neither a
+// success nor a limiter's refusal proves nothing about the limiter: it is
+// counted as an error, and its verdict is 0.
+func (s *streamTally) classify(result *vegeta.Result) limit.Verdict {
 	code := int(result.Code)
 	if code != 0 {
 		s.statuses[code]++
@@ -102,18 +103,20 @@ func (s *streamTally) classify(result *vegeta.Result) (admitted bool) {
 	switch {
 	case code >= 200 && code < 400:
 		s.admitted++
-		return true
+		return limit.Allowed
 	case code == http.StatusTooManyRequests:
 		s.refused++
+		return limit.Denied
 	case code == http.StatusServiceUnavailable:
 		s.unavailable++
+		return limit.Unavailable
 	default:
 		s.failed++
 		if s.firstError == "" {
 			s.firstError = errorOf(result)
 		}
 	}
-	return false
+	return 0
 }
 
 // errorOf is the reason without the method and URL that stand before it.
@@ -127,22 +130,37 @@ func errorOf(result *vegeta.Result) string {
 	return result.Error
 }
 
-func (p *planTally) key(name string, sent time.Duration) *keyTally {
-	k := p.keys[name]
+// take takes in one reply; replies come in another order than sends.
+func (p *planTally) take(key string, sent, reply time.Duration, verdict limit.Verdict, cost int64) {
+	k := p.keys[key]
 	if k == nil {
-		k = &keyTally{first: sent}
-		p.keys[name] = k
+		k = &keyTally{firstSend: sent, firstReply: reply}
+		p.keys[key] = k
 	}
-	return k
+	k.firstSend, k.firstReply = min(k.firstSend, sent), min(k.firstReply, reply)
+	k.lastReply = max(k.lastReply, reply)
+	switch verdict {
+	case limit.Allowed:
+		k.tokens += cost
+	case limit.Denied:
+		k.lastSend = max(k.lastSend, sent)
+	}
 }
 
-func (k *keyTally) take(sent, reply time.Duration, admitted bool, cost int64) {
-	k.first = min(k.first, sent) // replies come in another order than sends
-	k.lastSend = max(k.lastSend, sent)
-	k.lastReply = max(k.lastReply, reply)
-	if admitted {
-		k.tokens += cost
+// most is what a token bucket can have given the key: B + R·t, t from its first
+// send to its last reply. Every charge lies between the two.
+func (k *keyTally) most(l limit.Limit) float64 { return bound(l, k.lastReply-k.firstSend) }
+
+// least is what it has given at least, but for less than one request's cost:
+// B + R·u, u from the first reply to the last send of a refused request, for
+// the bucket was full at the first charge, which is before the first reply, and
+// empty at the last refusal. That holds while the key is overloaded, so that
+// the bucket is never full in between. 0 if nothing was refused.
+func (k *keyTally) least(l limit.Limit) float64 {
+	if k.lastSend == 0 {
+		return 0
 	}
+	return max(0, bound(l, k.lastSend-k.firstReply))
 }
 
 // bound is what a token bucket gives at most in a time t: B + R·t.
