@@ -15,7 +15,7 @@ BUILDIFIER := $(TOOLS)/buildifier-$(BUILDIFIER_VERSION)
 BUF := tools/buf/node_modules/.bin/buf
 
 # Files of the tree, committed or about to be.
-files = $(shell git ls-files --cached --others --exclude-standard -- $(1))
+files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
 
 # Packages whose tests run once more under the race detector.
 RACE ?= ./libs/... ./gateway/...
