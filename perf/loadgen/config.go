@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -110,7 +111,7 @@ func (c *Config) validateStreams() []error {
 	for i := range c.Streams {
 		s := &c.Streams[i]
 		total += float64(s.Rate)
-		if _, err := http.NewRequest(s.Method, c.Target+s.Path, nil); err != nil {
+		if _, err := http.NewRequestWithContext(context.Background(), s.Method, c.Target+s.Path, nil); err != nil {
 			faults = append(faults, fmt.Errorf("--stream %s: method %.20q or path %.80q: %w", s.Plan, s.Method, s.Path, err))
 		}
 		if same, ok := first[s.Plan]; !ok {

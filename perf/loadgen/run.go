@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -64,11 +65,7 @@ func (r *Report) write(file string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := r.WriteJSON(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(r.WriteJSON(f), f.Close())
 }
 
 // Run sends the plan of cfg and returns what came of it, when every reply is in
