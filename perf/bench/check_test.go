@@ -13,15 +13,14 @@ import (
 	"github.com/shiplane/limits/libs/table"
 )
 
-// The paths that are measured, and where each is decided.
+// The paths that are measured.
 var paths = []struct {
 	name    string
 	bucket  limit.Limit
 	verdict limit.Verdict
-	by      limit.DecidedBy
 }{
-	{"admitted", ample, limit.Allowed, limit.ByStore},
-	{"refused", once, limit.Denied, limit.ByCap},
+	{"admitted", ample, limit.Allowed},
+	{"refused", once, limit.Denied},
 }
 
 // A decision in the process allocates nothing, admitted or refused: neither the
@@ -30,7 +29,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	for _, path := range paths {
 		t.Run(path.name, func(t *testing.T) {
 			l, r, who := newLimiter(t, table.Bounds{}), newRules(path.bucket), accounts(t, 1000)
-			warm(t, l, &r, who, path.verdict, path.by)
+			warm(t, l, &r, who, path.verdict)
 			var request limit.Request
 			var decision limit.Decision
 			next := uniform(1, len(who))
@@ -53,7 +52,7 @@ func BenchmarkCheck(b *testing.B) {
 	for _, path := range paths {
 		b.Run(path.name, func(b *testing.B) {
 			l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, 1)
-			warm(b, l, &r, who, path.verdict, path.by)
+			warm(b, l, &r, who, path.verdict)
 			measure(b, l, &r, who)
 		})
 	}
@@ -69,7 +68,7 @@ func BenchmarkCheckAccounts(b *testing.B) {
 		for _, path := range paths {
 			b.Run(n.name+"/"+path.name, func(b *testing.B) {
 				l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, n.count)
-				warm(b, l, &r, who, path.verdict, path.by)
+				warm(b, l, &r, who, path.verdict)
 				measureParallel(b, l, &r, who)
 			})
 		}
@@ -105,7 +104,7 @@ func BenchmarkRatioToTimeRate(b *testing.B) {
 	for _, path := range paths {
 		b.Run(path.name, func(b *testing.B) {
 			l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, 1)
-			warm(b, l, &r, who, path.verdict, path.by)
+			warm(b, l, &r, who, path.verdict)
 			bucket := rate.NewLimiter(rate.Limit(ample.Rate), int(ample.Burst))
 			var request limit.Request
 			var decision limit.Decision
