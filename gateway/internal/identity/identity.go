@@ -28,7 +28,7 @@ import (
 // The reasons to refuse a request for who sent it.
 var (
 	ErrUnknownKey  = errors.New("the API key is unknown")
-	ErrKeyRequired = errors.New("an API key is required: send it as X-Api-Key, or as Authorization: Bearer")
+	ErrKeyRequired = errors.New("an API key is required")
 )
 
 // Identifier identifies. Safe for concurrent use.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/shiplane/limits/libs/ruleset"
 )
@@ -64,6 +65,23 @@ func (s *Set) CheckPlans(plans []string) error {
 func Hash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+// Entry returns the key file's entry of a key, or why it would not be accepted.
+func Entry(presented string, key Key) (string, error) {
+	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+	entry := fmt.Sprintf("- hash: %s\n  account: %s\n  plan: %s\n", Hash(presented), quote(key.Account), quote(key.Plan))
+	if key.Name != "" {
+		entry += "  name: " + quote(key.Name) + "\n"
+	}
+	set, err := Parse([]byte(entry))
+	if err != nil {
+		return "", err
+	}
+	if got := set.Find(presented); *got != key {
+		return "", fmt.Errorf("name %q would be read as %q: want one line of text", key.Name, got.Name)
+	}
+	return entry, nil
 }
 
 // Generate returns a new key: 256 random bits, which nobody guesses.

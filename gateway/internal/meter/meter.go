@@ -1,0 +1,189 @@
+// Package meter counts what the gateway does. Labels are small closed sets:
+// verdicts, stages and the ids of rules. A caller is never a label.
+package meter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/shiplane/limits/libs/limit"
+)
+
+// Verdicts and stages beside the limiter's own.
+const (
+	VerdictUnauthorized = "unauthorized" // 401
+	VerdictBadRequest   = "bad_request"  // 400, 405
+	VerdictError        = "error"        // 500
+	ByIdentity          = "identity"
+	ByRequest           = "request"
+	ByOff               = "off" // --mode off: the limiter was not asked
+)
+
+// Meter counts. Safe for concurrent use. It is the limiter's Observer.
+type Meter struct {
+	requests metric.Int64Counter
+	rules    metric.Int64Counter
+	shadow   metric.Int64Counter
+	dropped  metric.Int64Counter
+	upstream metric.Int64Counter
+	reloads  metric.Int64Counter
+
+	decided [limit.Unavailable + 1][limit.ByFailClosed + 1][]metric.AddOption
+	series  sync.Map // rule id → *series
+}
+
+// series are the labels of one rule, made once: counting allocates nothing.
+type series struct {
+	allowed, denied, unknown []metric.AddOption // of rules
+	wouldAllow, wouldDeny    []metric.AddOption // of shadow
+}
+
+// New makes the instruments. revision and keys are asked at each scrape.
+func New(provider metric.MeterProvider, revision, keys func() int64) (*Meter, error) {
+	meter := provider.Meter("github.com/shiplane/limits/gateway")
+	m := &Meter{}
+	var faults []error
+	counter := func(name, description string) metric.Int64Counter {
+		c, err := meter.Int64Counter(name, metric.WithDescription(description))
+		faults = append(faults, err)
+		return c
+	}
+	m.requests = counter("shiplane_gateway_requests", "Requests by verdict and by the stage that decided. With --mode shadow: what would have been decided.")
+	m.rules = counter("shiplane_gateway_rule_decisions", "What each enforced rule said of a request: allowed, denied, or unknown where its counter did not answer.")
+	m.shadow = counter("shiplane_gateway_shadow_decisions", "What each rule in shadow (with --mode shadow: every rule) would have said: would_allow or would_deny.")
+	m.dropped = counter("shiplane_gateway_dropped_errands", "Hand-backs and shadow charges that were given up.")
+	m.upstream = counter("shiplane_gateway_upstream_errors", "Requests to which the upstream gave no answer, by reason.")
+	m.reloads = counter("shiplane_gateway_reload_failures", "Rule or key files that were refused, wholly or in part.")
+	gauge := func(name, description string, value func() int64) {
+		_, err := meter.Int64ObservableGauge(name, metric.WithDescription(description),
+			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error { o.Observe(value()); return nil }))
+		faults = append(faults, err)
+	}
+	gauge("shiplane_gateway_rules_revision", "Revision of the rules in force.", revision)
+	gauge("shiplane_gateway_keys_loaded", "API keys in force.", keys)
+	for v := limit.Allowed; v <= limit.Unavailable; v++ {
+		for by := limit.ByNoRule; by <= limit.ByFailClosed; by++ {
+			m.decided[v][by] = labels("verdict", v.String(), "decided_by", by.String())
+		}
+	}
+	return m, errors.Join(faults...)
+}
+
+// labels returns the option of name, value, name, value…
+func labels(pairs ...string) []metric.AddOption {
+	var set []attribute.KeyValue
+	for i := 0; i+1 < len(pairs); i += 2 {
+		set = append(set, attribute.String(pairs[i], pairs[i+1]))
+	}
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(set...))}
+}
+
+// Decision counts a decision of the limiter. In shadow (--mode shadow) its
+// refusal refuses nothing.
+func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadow bool) {
+	if d.Verdict < limit.Allowed || d.Verdict > limit.Unavailable || d.DecidedBy < limit.ByNoRule || d.DecidedBy > limit.ByFailClosed {
+		m.Verdict(ctx, VerdictError, ByRequest) // the limiter answers no such thing
+		return
+	}
+	m.requests.Add(ctx, 1, m.decided[d.Verdict][d.DecidedBy]...)
+	for i := range d.Outcomes {
+		o := &d.Outcomes[i]
+		switch {
+		case o.Rule.Mode == limit.Shadow: // told by Shadow
+		case shadow:
+			m.Shadow(o.Rule, o.Short)
+		default:
+			m.rules.Add(ctx, 1, m.of(o.Rule).said(o)...)
+		}
+	}
+}
+
+// said returns the labels of what a rule said.
+func (s *series) said(o *limit.Outcome) []metric.AddOption {
+	switch {
+	case o.DecidedBy == limit.ByFallback || o.DecidedBy == limit.ByFailClosed:
+		return s.unknown
+	case o.Short:
+		return s.denied
+	default:
+		return s.allowed
+	}
+}
+
+// Verdict counts a request that was answered without the limiter. verdict and by
+// are constants of this package or of limit.
+func (m *Meter) Verdict(ctx context.Context, verdict, by string) {
+	m.requests.Add(ctx, 1, labels("verdict", verdict, "decided_by", by)...)
+}
+
+// Shadow counts what a rule would have said.
+func (m *Meter) Shadow(rule *limit.Rule, short bool) {
+	s := m.of(rule)
+	said := s.wouldAllow
+	if short {
+		said = s.wouldDeny
+	}
+	m.shadow.Add(context.Background(), 1, said...)
+}
+
+// Dropped counts an errand of the limiter that was given up.
+func (m *Meter) Dropped() { m.dropped.Add(context.Background(), 1) }
+
+// Upstream counts a request without an answer; reason is a constant of proxy.
+func (m *Meter) Upstream(reason string) {
+	m.upstream.Add(context.Background(), 1, labels("reason", reason)...)
+}
+
+func (m *Meter) of(rule *limit.Rule) *series {
+	if known, ok := m.series.Load(rule.ID); ok {
+		return known.(*series)
+	}
+	of := func(verdict string) []metric.AddOption { return labels("rule", rule.ID, "verdict", verdict) }
+	made, _ := m.series.LoadOrStore(rule.ID, &series{
+		allowed: of("allowed"), denied: of("denied"), unknown: of("unknown"),
+		wouldAllow: of("would_allow"), wouldDeny: of("would_deny"),
+	})
+	return made.(*series)
+}
+
+// CountFailures returns a logger that logs as log does and counts each error as a
+// failed reload of a file ("rules" or "keys"). What follows a file says so nowhere
+// but in its log, once for each content.
+func (m *Meter) CountFailures(log *slog.Logger, file string) *slog.Logger {
+	return slog.New(&failures{Handler: log.Handler(), count: func(ctx context.Context) {
+		m.reloads.Add(ctx, 1, labels("file", file)...)
+	}})
+}
+
+type failures struct {
+	slog.Handler
+	count func(context.Context)
+}
+
+func (f *failures) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError {
+		f.count(ctx)
+	}
+	if !f.Handler.Enabled(ctx, record.Level) {
+		return nil
+	}
+	return f.Handler.Handle(ctx, record)
+}
+
+func (f *failures) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &failures{Handler: f.Handler.WithAttrs(attrs), count: f.count}
+}
+
+func (f *failures) WithGroup(name string) slog.Handler {
+	return &failures{Handler: f.Handler.WithGroup(name), count: f.count}
+}
+
+// Enabled keeps errors coming, whatever is logged.
+func (f *failures) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError || f.Handler.Enabled(ctx, level)
+}
