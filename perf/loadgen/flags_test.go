@@ -37,6 +37,8 @@ func TestStreamFaultsAreNamed(t *testing.T) {
 		"plan=a,plan=b,rate=1/s":            {"plan is given twice"},
 		"plan=a,rate=1/s,path=v1":           {`path "v1"`},
 		"plan=a,rate=1/s,path=/v1#x":        {`path "/v1#x"`},
+		"plan=a,rate=1/s,path=/%zz":         {`path "/%zz"`},
+		"plan=a,rate=1/s,method=GE T":       {`method "GE T"`},
 		"plan=a,rate=1/s,speed=3":           {`field "speed" is none of`},
 		"plan=a,rate=1/s,key=a\x00b":        {`key "a\x00b" cannot stand in a header`},
 		"plan=a,rate=1/s,burst=1e9,limit=3": {`burst is "1e9"`, "want a number and a unit"},
@@ -54,7 +56,6 @@ func TestStreamFaultsAreNamed(t *testing.T) {
 // Every fault of a run is named with its flag, value and range, all at once.
 func TestConfigFaultsAreNamed(t *testing.T) {
 	cfg := config(t, "http://127.0.0.1:1", "plan=a,rate=60000/s,limit=1/s,burst=1", "plan=a,rate=60000/s,limit=2/s,burst=1")
-	cfg.Streams[0].Method = "GE T"
 	cfg.Duration, cfg.Timeout = 2*time.Hour, 0
 	cfg.Keys, cfg.Workers, cfg.Connections = 0, 5000, 0
 	cfg.HotShare, cfg.Exponent, cfg.KeyHeader = 2, 1, "a b"
@@ -64,7 +65,7 @@ func TestConfigFaultsAreNamed(t *testing.T) {
 		"--duration is 2h0m0s, want 1ms to 1h0m0s", "--timeout is 0s", "--keys is 0, want 1 to 1000000",
 		"--workers is 5000", "--connections is 0", "--hot-share is 2", "--exponent is 1,", `--key-header "a b"`,
 		`--distribution is "cold", want one of hot, uniform, zipf`, `--arrivals is "never"`,
-		`method "GE T"`, "one plan has one limit", "all rates together are 120000/s, want at most 100000/s",
+		"one plan has one limit", "all rates together are 120000/s, want at most 100000/s",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want it to say %s", err, want)

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -71,11 +72,14 @@ func (s *Stream) set(name, value string) (err error) {
 		s.Rate, err = limit.ParseRate(value)
 	case "path":
 		s.Path = value
-		if value[0] != '/' || strings.Contains(value, "#") {
-			return fmt.Errorf("path %.80q: want it to begin with / and to have no #", value)
+		if _, err := url.ParseRequestURI(value); err != nil || value[0] != '/' || strings.Contains(value, "#") {
+			return fmt.Errorf("path %.80q: want a path of a URL, beginning with / and without #", value)
 		}
 	case "method":
 		s.Method = value
+		if !httpguts.ValidHeaderFieldName(value) { // both are tokens of HTTP
+			return fmt.Errorf("method %.20q: want a name, as in GET", value)
+		}
 	case "cost":
 		s.Cost, err = whole("cost", value, limit.CostMax)
 	case "limit":
