@@ -1,0 +1,95 @@
+package ruleset
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/shiplane/limits/libs/limit"
+	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
+)
+
+// PlanAnonymous is the plan of requests without an account. Every ruleset knows
+// it; none may declare it.
+const PlanAnonymous = "anonymous"
+
+// Ruleset is all rules, routes and overrides at one revision. It is made by
+// Compile, immutable, and safe for concurrent use. What its methods return
+// belongs to it and must not be modified.
+type Ruleset struct {
+	source *rulesv1.Ruleset // what it was compiled from: the last good version of everything
+
+	revision int64
+	rules    []*limit.Rule
+	plans    []string
+	routes   []*Route
+	other    *Route // the class of requests that no pattern matches
+
+	mux      *http.ServeMux
+	patterns map[string]*Route // by pattern, as the mux reports it
+
+	index      map[place]*row
+	exceptions map[limit.Subject][]exception
+}
+
+// place is what of a request selects rules, before its identities do. The plan
+// "" is every plan that the ruleset does not know.
+type place struct{ plan, route string }
+
+// row is the rules of a place by the kind of subject they count, each kind in
+// the order of the file.
+type row [limit.Kinds + 1][]*limit.Rule
+
+// exception is an override, ready to apply.
+type exception struct {
+	rule     *limit.Rule
+	limit    limit.Limit // the whole effective limit
+	banned   bool
+	from, to time.Time // in force at from, not at to; a zero to is never
+}
+
+func (e *exception) inForce(now time.Time) bool {
+	return !now.Before(e.from) && (e.to.IsZero() || now.Before(e.to))
+}
+
+// Domain returns the set of rules that subjects are counted under.
+func (s *Ruleset) Domain() string { return s.source.GetDomain() }
+
+// Revision grows with each change that took effect: the server's revision, or
+// for a rule file the number of contents that have been in force, from 1.
+func (s *Ruleset) Revision() int64 { return s.revision }
+
+// Rules returns the rules, in the order of the file.
+func (s *Ruleset) Rules() []*limit.Rule { return s.rules }
+
+// Plans returns the ids of the plans, in the order of the file, without
+// PlanAnonymous.
+func (s *Ruleset) Plans() []string { return s.plans }
+
+// Routes returns the route classes, in the order of the file, without the one
+// for requests that no pattern matches.
+func (s *Ruleset) Routes() []*Route { return s.routes }
+
+// LargestCost returns the largest charge that one request can make under the
+// rule: what its burst must hold, wherever it is counted. It looks at every
+// route class, and is not for the path of a request.
+func (s *Ruleset) LargestCost(rule *limit.Rule) int64 {
+	_, largest := s.costliest(rule)
+	return largest
+}
+
+// costliest returns the route class whose requests charge the rule most, nil
+// if it meets none.
+func (s *Ruleset) costliest(rule *limit.Rule) (route *Route, largest int64) {
+	meets := func(r *Route) bool {
+		return (rule.Route == "" || rule.Route == r.ID) && (rule.Kind != limit.User || r.UserField != "")
+	}
+	if meets(s.other) {
+		route, largest = s.other, rule.Charge(s.other.Cost)
+	}
+	for _, r := range s.routes {
+		if meets(r) && (route == nil || rule.Charge(r.Cost) > largest) {
+			route, largest = r, rule.Charge(r.Cost)
+		}
+	}
+	return route, largest
+}
