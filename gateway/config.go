@@ -100,6 +100,9 @@ func (f *flags) config() (Config, error) {
 	if cfg.LoginBodyMax, err = strconv.ParseInt(f.LoginBodyMax, 10, 64); err != nil || cfg.LoginBodyMax < 1 || cfg.LoginBodyMax > loginBodyMaxMax {
 		fault("login-body-max", f.LoginBodyMax, fmt.Sprintf("want 1 to %d bytes", loginBodyMaxMax))
 	}
+	if len(faults) > 1 {
+		return cfg, fmt.Errorf("%d faults\n%w", len(faults), errors.Join(faults...))
+	}
 	return cfg, errors.Join(faults...)
 }
 

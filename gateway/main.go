@@ -58,7 +58,7 @@ func parse(cmd *commands, args []string, stdout, stderr io.Writer) (selected str
 		kong.DefaultEnvars("SHIPLANE"),
 		kong.Writers(stdout, stderr),
 		kong.WithHyphenPrefixedParameters(true), // a value of -1s is a fault of its own
-		kong.Exit(func(int) { helped = true }), // kong exits after --help
+		kong.Exit(func(int) { helped = true }),  // kong exits after --help
 	)
 	if err != nil {
 		return "", fmt.Errorf("the command line's definition: %w", err)

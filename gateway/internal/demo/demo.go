@@ -51,8 +51,8 @@ func Welcome(w io.Writer, api, admin string) {
   Try, in another terminal:
 
     curl -i -H 'X-Api-Key: demo-free' http://%[1]s/v1/labels
-    for i in $(seq 30); do curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: demo-free' http://%[1]s/v1/labels; done | sort | uniq -c
-    curl -i --json '{"username": "ada", "password": "guess"}' http://%[1]s/v1/login
+    curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: demo-free' 'http://%[1]s/v1/labels?[1-50]' | sort | uniq -c
+    curl -si -H 'X-Api-Key: demo-free' 'http://%[1]s/v1/labels?[1-50]' | tail -n 10
 
   Counts: http://%[2]s/metrics
   Stop with Ctrl-C.

@@ -95,6 +95,7 @@ func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadow bool) {
 		o := &d.Outcomes[i]
 		switch {
 		case o.Rule.Mode == limit.Shadow: // told by Shadow
+		case o.DecidedBy == 0: // another rule refused first, and this one was not asked
 		case shadow:
 			m.Shadow(o.Rule, o.Short)
 		default:
