@@ -43,7 +43,7 @@ func (l Limit) Span() time.Duration {
 	if l.Window > 0 {
 		return l.Window
 	}
-	return time.Duration(min(float64(l.Burst)/float64(l.Rate)*float64(time.Second), float64(spanMax)))
+	return l.Rate.Time(float64(l.Burst))
 }
 
 // String returns "10/s burst 20" or "5 per 1m0s".

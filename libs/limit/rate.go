@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Rate is a number of tokens per second. It may be a fraction: 1/day is
@@ -21,6 +22,12 @@ const (
 
 // PerMicrosecond is the rate in the unit of bucket arithmetic.
 func (r Rate) PerMicrosecond() float64 { return float64(r) / 1e6 }
+
+// Time is how long n tokens take at this rate, rounded up to a microsecond; 100
+// years at most, 0 at least.
+func (r Rate) Time(n float64) time.Duration {
+	return time.Duration(math.Ceil(min(max(0, n)/r.PerMicrosecond(), float64(spanMax/time.Microsecond)))) * time.Microsecond
+}
 
 // String returns the rate per second, minute, hour or day, whichever is the
 // first to give a whole number, else per second: "10/s", "5/m", "1/d".

@@ -1,6 +1,9 @@
 package limit
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Request is what is to be decided: the charges of one request, those of one
 // subject beside each other, subjects in the order of their kinds. It is made
@@ -46,6 +49,7 @@ const (
 	ByCap                             // this pod alone has passed the whole limit
 	ByLease                           // tokens that this pod holds
 	ByKnowledge                       // the store's last reply says that it cannot be there yet
+	ByHold                            // the store was short a moment ago, and is not asked again at once
 	ByStore                           // the store
 	ByFallback                        // the store did not answer; an open rule's fallback bucket
 	ByFailClosed                      // the store did not answer; a closed rule
@@ -54,7 +58,7 @@ const (
 // String returns the stage's name in snake case, as metrics label it.
 func (d DecidedBy) String() string {
 	return name(d, map[DecidedBy]string{
-		ByNoRule: "no_rule", ByBan: "ban", ByCap: "cap", ByLease: "lease", ByKnowledge: "knowledge",
+		ByNoRule: "no_rule", ByBan: "ban", ByCap: "cap", ByLease: "lease", ByKnowledge: "knowledge", ByHold: "hold",
 		ByStore: "store", ByFallback: "fallback", ByFailClosed: "fail_closed",
 	})
 }
@@ -68,12 +72,25 @@ type Decision struct {
 	// it wraps a sentinel of libs/store. Nil otherwise.
 	Cause error
 	// Outcomes has one entry for each charge that was looked at, in the
-	// request's order. After a refusal later subjects are not asked: it may be
-	// shorter than the request's charges.
+	// request's order. After a refusal nothing is said of later subjects: it may
+	// be shorter than the request's charges.
 	Outcomes []Outcome
 	// Refused is the index in Outcomes of the charge that refused first, -1 if
 	// none did.
 	Refused int
+}
+
+// Reset makes the decision an undecided one with room for an outcome for each
+// charge of the request; what stands in them is stale. It keeps the decision's
+// memory.
+func (d *Decision) Reset(request *Request) {
+	n := len(request.Charges)
+	*d = Decision{Outcomes: slices.Grow(d.Outcomes[:0], n)[:n], Refused: -1}
+}
+
+// Undecided is the outcome of a charge before any stage has spoken.
+func (c *Charge) Undecided() Outcome {
+	return Outcome{Rule: c.Rule, Limit: c.Limit, Cost: c.Cost, Banned: c.Banned}
 }
 
 // RetryAfter is the time after which the request could be admitted as far as

@@ -3,6 +3,7 @@ package limit
 import (
 	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"strings"
 )
 
@@ -47,9 +48,14 @@ const (
 // are. The zero Subject is nobody and is not valid.
 type Subject struct {
 	domain, id string
+	hash       uint64
 	kind       Kind
 	hashed     bool
 }
+
+// seed keeps Subject.Hash out of callers' hands: nobody can choose ids that
+// crowd one place of a table. It is the process's and never changes.
+var seed = maphash.MakeSeed()
 
 // NewSubject makes a subject. id may be any bytes, as callers choose them (user
 // names with braces, NUL, invalid UTF-8); one over 64 bytes is kept as its
@@ -65,11 +71,13 @@ func NewSubject(domain string, kind Kind, id string) (Subject, error) {
 	if id == "" {
 		return Subject{}, fmt.Errorf("subject id of a %s is empty", kind)
 	}
+	s := Subject{domain: domain, id: id, kind: kind}
 	if len(id) > idMax {
 		sum := sha256.Sum256([]byte(id))
-		return Subject{domain: domain, kind: kind, id: string(sum[:]), hashed: true}, nil
+		s.id, s.hashed = string(sum[:]), true
 	}
-	return Subject{domain: domain, kind: kind, id: id}, nil
+	s.hash = maphash.Comparable(seed, s)
+	return s, nil
 }
 
 // ValidateDomain reports whether domain can name a set of rules: 1 to 64 of
@@ -86,6 +94,10 @@ func (s Subject) Kind() Kind { return s.kind }
 
 // ID returns the id as it was given, or the 32 bytes of its SHA-256 if Hashed.
 func (s Subject) ID() string { return s.id }
+
+// Hash is a hash of the whole subject: the same for equal subjects of one
+// process, another in the next.
+func (s Subject) Hash() uint64 { return s.hash }
 
 // Hashed reports whether ID is the SHA-256 of an id over 64 bytes.
 func (s Subject) Hashed() bool { return s.hashed }

@@ -1,28 +1,31 @@
 // Package limiter is the data path: it decides requests whose rules are known,
 // in the process where it can and by the store where it must.
 //
-// path.go reads top to bottom as a request is decided: ban and never, cap,
-// knowledge, store, fail mode. Each stage is a pure function in a file of its
-// own. core.go is the path without I/O: decide and apply take the time and the
-// store's reply as arguments, start no goroutine and read no clock, so that a
-// simulator can drive the same code in virtual time. limiter.go is the shell
-// that reads the clock and calls the store.
+// path.go shows the stages in their order: ban, cap, lease, knowledge, hold,
+// then the store and the fail modes. Each stage is a file of its own. core.go
+// is the path without I/O: decide and apply take the time and the store's reply
+// as arguments and start no goroutine, so that a simulator drives the same code
+// in virtual time. limiter.go is the shell that reads the clock, calls the
+// store and lets requests wait.
 //
 // # Invariants
 //
-//   - A request is admitted only if every enforced rule that it meets granted
+//   - A request is admitted only if every enforced rule that it meets has given
 //     its charge, or its fail mode is open and nothing is known.
-//   - A refused request charges nothing to a subject. Where a later subject
-//     refuses, what earlier ones granted is handed back, asynchronously and at
-//     best effort: what cannot be handed back is lost to the caller, never made.
+//   - A refused request charges nothing. Where a later subject refuses, what
+//     earlier ones gave goes back: at once to the pod's lease, else to the
+//     store, asynchronously; what cannot be handed back is lost, never made.
 //   - Every subject is looked at in the process before the first is charged.
-//   - Nobody is refused in the process whom the store would have admitted: the
-//     cap and the knowledge are upper bounds of what the store can hold.
+//   - Tokens on lease are paid for: whatever this pod admits from them, the
+//     store has charged. What is not used goes back; a crash loses it.
+//   - One ask in flight a subject: what arrives meanwhile waits in order, and
+//     one reply settles all that it can. Logs are the exception: an attempt in
+//     a log belongs to one request, which asks for itself.
 //   - A shadow rule changes no verdict and makes no request wait.
 //   - A charge whose fate is unknown is never repeated.
 //
 // # What is kept
 //
 // One record per subject holds the local state of its rules, in a table bounded
-// by kind. It is disposable: an evicted record costs one call to the store.
+// by kind. The lease of a record that is evicted goes back to the store.
 package limiter

@@ -10,47 +10,52 @@ import (
 )
 
 // knowledge is what the store's last reply says of a counter: it cannot hold
-// more than it held then and has refilled since. So a request whose cost is
-// above that bound is refused without a call; one of a lower cost is not.
+// more than it held then and has refilled since. So a request that lacks more
+// than that bound is refused without a call; one that lacks less is not.
 type knowledge struct {
-	level   float64       // what was left then, fractions included; +Inf: no bound
-	at      time.Duration // the pod's time just before the ask was sent
-	store   time.Duration // the store's time of the reply
-	free    time.Duration // windows and logs: the pod's time from which level is no bound
-	trusted time.Duration // the pod's time until which it is believed
-	reset   time.Duration // at this pod's time nothing is used any more
-	valid   bool
+	level     float64       // what was left then, fractions included; +Inf: no bound
+	remaining int64         // whole tokens left then, 0 if nothing is known
+	at        time.Duration // the pod's time just before the ask was sent
+	store     time.Duration // the store's time of the reply
+	free      time.Duration // windows and logs: the pod's time from which level is no bound
+	trusted   time.Duration // the pod's time until which it is believed
+	reset     time.Duration // the pod's time at which nothing is used any more
+	valid     bool
 }
 
 const (
 	// knowledgeTrust is how long a reply is believed: tokens that other pods
 	// hand back, or a counter that support resets, stay unseen no longer.
 	knowledgeTrust = time.Second
-	// knowledgePace is how long the others go on believing a reply that is
-	// out of date while one request asks.
+	// knowledgePace is how long a reply that is out of date is believed on while
+	// one request asks.
 	knowledgePace = 50 * time.Millisecond
 )
 
 // learn takes a reply over, unless a newer one was seen and is still trusted
 // (after a step back of the store's clock all replies look old for a while). Of
 // two replies from the same microsecond the one with less left is the later.
-func (k *knowledge) learn(sent, at time.Duration, c *limit.Charge, reply *store.Outcome) {
+// sent is the pod's time before the ask was sent, need what it needed.
+func (k *knowledge) learn(sent, at time.Duration, r *limit.Rule, l limit.Limit, need int64, reply *store.Outcome) {
 	level, free := float64(reply.Remaining), sent+reply.Reset
-	switch c.Rule.Algorithm {
+	switch r.Algorithm {
 	case limit.TokenBucket:
 		// Remaining is whole tokens; Reset, rounded up to 1 µs, has the fraction.
-		level = float64(c.Limit.Burst) - float64(max(0, reply.Reset-time.Microsecond))/float64(time.Microsecond)*c.Limit.Rate.PerMicrosecond()
+		level = float64(l.Burst) - float64(max(0, reply.Reset-time.Microsecond))/float64(time.Microsecond)*l.Rate.PerMicrosecond()
 	case limit.SlidingLog:
 		if !reply.Short || reply.Never {
 			level = math.Inf(1) // when its oldest attempt ends is not in the reply
 			break
 		}
-		level, free = float64(c.Cost-1), sent+reply.Retry
+		level, free = float64(need-1), sent+reply.Retry
 	}
 	if k.valid && sent < k.trusted && (at < k.store || at == k.store && level >= k.level) {
 		return
 	}
-	*k = knowledge{level: level, at: sent, store: at, free: free, trusted: sent + knowledgeTrust, reset: sent + reply.Reset, valid: true}
+	*k = knowledge{
+		level: level, remaining: reply.Remaining, at: sent, store: at,
+		free: free, trusted: sent + knowledgeTrust, reset: sent + reply.Reset, valid: true,
+	}
 }
 
 // bound is the most that the counter can hold now.
@@ -59,40 +64,31 @@ func (k *knowledge) bound(now time.Duration, l limit.Limit) float64 {
 	case !k.valid:
 		return math.Inf(1)
 	case l.Window == 0:
-		return bucket.Tokens{Level: k.level, At: k.at}.LevelAt(now, l)
+		return k.tokens().LevelAt(now, l)
 	case now >= k.free:
 		return math.Inf(1)
 	}
 	return k.level
 }
 
-// excludes reports whether cost cannot be there. Knowledge that is out of date
-// excludes nothing for the first who would have been refused: he asks.
-func (k *knowledge) excludes(now time.Duration, l limit.Limit, cost int64) bool {
-	if k.bound(now, l) >= float64(cost) {
-		return false
-	}
-	if now < k.trusted {
-		return true
-	}
-	k.trusted = now + knowledgePace
-	return false
+func (k *knowledge) tokens() bucket.Tokens { return bucket.Tokens{Level: k.level, At: k.at} }
+
+// excludes reports whether n tokens cannot be there.
+func (k *knowledge) excludes(now time.Duration, l limit.Limit, n int64) bool {
+	return now < k.trusted && k.bound(now, l) < float64(n)
 }
 
-// wait is the time until an excluded cost could be there.
-func (k *knowledge) wait(now time.Duration, l limit.Limit, cost int64) time.Duration {
+// asked keeps what is out of date believed for the others while one asks.
+func (k *knowledge) asked(now time.Duration) {
+	if k.valid && now >= k.trusted {
+		k.trusted = now + knowledgePace
+	}
+}
+
+// wait is the time until n tokens, which cannot be there, could be.
+func (k *knowledge) wait(now time.Duration, l limit.Limit, n int64) time.Duration {
 	if l.Window > 0 {
 		return k.free - now
 	}
-	return bucket.Tokens{Level: k.level, At: k.at}.Wait(now, l, float64(cost))
-}
-
-// describe says what is left as far as it is known: at most this much.
-func (k *knowledge) describe(now time.Duration, l limit.Limit, o *limit.Outcome) {
-	bound := k.bound(now, l)
-	if o.Known = !math.IsInf(bound, 1); !o.Known {
-		return
-	}
-	o.Remaining = bucket.Whole(bound)
-	o.Reset = max(0, k.reset-now)
+	return k.tokens().Wait(now, l, float64(n))
 }

@@ -16,22 +16,33 @@ import (
 
 // Config is what a Limiter is made of.
 type Config struct {
-	Store    store.Store      // required
-	Bounds   table.Bounds     // of the local records; zero: table.DefaultBounds
-	Observer Observer         // nil: nobody
-	Logger   *slog.Logger     // nil: slog.Default
-	Now      func() time.Time // nil: time.Now; its monotonic reading is used
+	Store  store.Store  // required
+	Bounds table.Bounds // of the local records; zero: table.DefaultBounds
+
+	// Pods is the number of live pods that share the store, at least 1; leases
+	// and pauses are sized by it. It is called on the path of requests. nil: 1.
+	Pods func() int
+
+	// Unpaced says that a call to the store costs next to nothing (it is in this
+	// process): a rule that was found short is asked again as soon as what is
+	// known allows.
+	Unpaced bool
+
+	Observer Observer             // nil: nobody
+	Logger   *slog.Logger         // nil: slog.Default
+	Now      func() time.Duration // a monotonic clock; nil: the system's
 }
 
 // An Observer is told what no Decision shows. Its methods are called on the
 // path of requests: they must not block. Safe for concurrent use.
 type Observer interface {
-	// Shadow tells what a shadow rule said of an admitted request: whether, if
-	// it were enforced, the request would have been refused.
-	Shadow(rule *limit.Rule, short bool)
-	// Dropped tells that an errand (a hand-back, or the charges of shadow
-	// rules) was given up: the queue was full, or the store did not answer.
-	Dropped()
+	// Shadow tells what a shadow rule said of admitted requests, in sums that
+	// are at most 100 ms old: how many it has seen since it last told, and how
+	// many of them it would have refused.
+	Shadow(rule *limit.Rule, requests, short int64)
+	// Dropped tells how many errands (tokens to hand back, shadow charges) were
+	// given up: too many waited, or the store did not answer.
+	Dropped(n int64)
 }
 
 // Limiter decides requests. Safe for concurrent use.
@@ -42,24 +53,18 @@ type Limiter struct {
 	log      *slog.Logger
 	now      func() time.Duration
 
-	calls   sync.Pool // of *call
-	errands chan errand
-	ctx     context.Context // of asks: a caller that leaves fails nobody
-	cancel  context.CancelFunc
-	worker  sync.WaitGroup
-	closing sync.RWMutex // held for writing while errands is closed
-	closed  bool
-	logged  atomic.Int64 // the second in which a malformed ask was last logged
+	calls  sync.Pool       // of *call
+	ctx    context.Context // of asks: a caller that leaves fails nobody
+	cancel context.CancelFunc
+	kick   chan struct{} // errands wait
+	closed chan struct{} // Close was called
+	idle   chan struct{} // the last errand has been run
+	close  sync.Once
+	logged atomic.Int64 // the second in which a malformed ask was last logged
 }
 
-const (
-	// errandsMax bounds what waits to be handed back or counted in shadow: at
-	// 20,000 errands a second a quarter of a second's worth. Beyond it they are
-	// dropped and counted.
-	errandsMax = 4096
-	// tableShards is enough that two requests in flight rarely meet at a lock.
-	tableShards = 64
-)
+// tableShards is enough that two requests in flight rarely meet at a lock.
+const tableShards = 64
 
 // New makes a limiter over a store and starts its one goroutine, which runs
 // errands. Close ends it. An error names the field of cfg that is wrong.
@@ -70,6 +75,9 @@ func New(cfg Config) (*Limiter, error) {
 	if cfg.Bounds == (table.Bounds{}) {
 		cfg.Bounds = table.DefaultBounds
 	}
+	if cfg.Pods == nil {
+		cfg.Pods = func() int { return 1 }
+	}
 	if cfg.Observer == nil {
 		cfg.Observer = nobody{}
 	}
@@ -77,126 +85,137 @@ func New(cfg Config) (*Limiter, error) {
 		cfg.Logger = slog.Default()
 	}
 	if cfg.Now == nil {
-		cfg.Now = time.Now
+		start := time.Now()
+		cfg.Now = func() time.Duration { return time.Since(start) }
 	}
-	start := cfg.Now()
+	core, err := newCore(cfg.Bounds, tableShards, rand.Uint64(), cfg.Pods, !cfg.Unpaced, cfg.Observer.Shadow)
+	if err != nil {
+		return nil, err
+	}
 	l := &Limiter{
+		core:     core,
 		store:    cfg.Store,
 		observer: cfg.Observer,
 		log:      cfg.Logger,
-		now:      func() time.Duration { return cfg.Now().Sub(start) },
-		calls:    sync.Pool{New: func() any { return new(call) }},
-		errands:  make(chan errand, errandsMax),
-	}
-	var err error
-	if l.core, err = newCore(cfg.Bounds, tableShards, rand.Uint64()); err != nil {
-		return nil, err
+		now:      cfg.Now,
+		calls:    sync.Pool{New: func() any { return &call{ready: make(chan step, 1)} }},
+		kick:     make(chan struct{}, 1),
+		closed:   make(chan struct{}),
+		idle:     make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.worker.Go(l.run)
+	go l.run()
 	return l, nil
 }
 
 // Check decides a request and overwrites decision with the answer. It never
 // fails: what the store does not answer is decided by each rule's fail mode.
 //
-// It returns at once where the process can decide, and after one round trip to
-// the store a subject otherwise, bounded by the store's own timeout. A ctx that
-// ends does not end it: a charge on its way is a charge.
+// It returns at once where the process can decide, and after at most two round
+// trips to the store a subject otherwise, each bounded by the store's own
+// timeout. A ctx that ends does not end it: a charge on its way is a charge.
 func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *limit.Decision) {
-	call := l.calls.Get().(*call)
-	for step := l.core.decide(l.now(), request, decision, call); step == stepAsk; {
-		err := l.store.Take(l.ctx, &call.ask, &call.result)
-		if errors.Is(err, store.ErrInvalid) {
-			l.complain(err)
-		}
-		step = l.core.apply(call, err)
+	if !l.core.fast(l.now(), request, decision) {
+		l.check(request, decision)
 	}
-	l.tell(decision)
-	for _, e := range call.later {
-		l.send(e)
+	if l.core.out.waiting.Load() > 0 {
+		select {
+		case l.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// check is Check for what needs more than one look.
+func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
+	call := l.calls.Get().(*call)
+	step := l.core.decide(l.now(), request, decision, call)
+	for step != stepDone {
+		if step == stepWait {
+			step = l.core.resume(l.now(), call, <-call.ready)
+			continue
+		}
+		err := l.take(&call.flight.ask, &call.flight.result)
+		step = l.core.apply(l.now(), call, err)
+		for _, w := range call.wakes {
+			w.call.ready <- w.step
+		}
 	}
 	call.request, call.decision = nil, nil
 	l.calls.Put(call)
 }
 
-// tell reports what shadow rules said of an admitted request.
-func (l *Limiter) tell(decision *limit.Decision) {
-	if decision.Verdict != limit.Allowed {
-		return
+func (l *Limiter) take(ask *store.Ask, result *store.Result) error {
+	err := l.store.Take(l.ctx, ask, result)
+	if errors.Is(err, store.ErrInvalid) {
+		l.complain(err)
 	}
-	for i := range decision.Outcomes {
-		if o := &decision.Outcomes[i]; o.Rule.Mode == limit.Shadow && o.Known {
-			l.observer.Shadow(o.Rule, o.Short)
-		}
-	}
+	return err
 }
 
-// send queues an errand, or drops it where the queue is full or closed.
-func (l *Limiter) send(e errand) {
-	l.closing.RLock()
-	defer l.closing.RUnlock()
-	if !l.closed {
-		select {
-		case l.errands <- e:
-			return
-		default:
-		}
-	}
-	l.observer.Dropped()
-}
-
-// run carries errands to the store until the queue is closed and empty.
+// run hands back and tells what no request carries, until Close.
 func (l *Limiter) run() {
+	defer close(l.idle)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.kick:
+		case <-tick.C:
+			l.core.sweep(l.now())
+		case <-l.closed:
+			l.core.drain(l.now())
+			l.errands()
+			return
+		}
+		l.errands()
+	}
+}
+
+// errands carries what is in the outbox to the store.
+func (l *Limiter) errands() {
+	dropped := l.core.out.dropped.Swap(0)
 	var result store.Result
-	for e := range l.errands {
+	for _, e := range l.core.out.take() {
 		e.sent = l.now()
-		if err := l.store.Take(l.ctx, e.ask, &result); err != nil {
-			l.observer.Dropped()
+		if err := l.take(&e.ask, &result); err != nil {
+			dropped++
 			continue
 		}
-		l.core.settle(&e, &result)
-		for i := range e.charges {
-			if r := e.charges[i].Rule; r.Mode == limit.Shadow && e.ask.Entries[i].Give == 0 {
-				l.observer.Shadow(r, result.Outcomes[i].Short)
-			}
-		}
+		l.core.settle(l.now(), &e, &result)
+	}
+	if dropped > 0 {
+		l.observer.Dropped(dropped)
 	}
 }
 
 // complain logs a malformed ask, which is a bug of this process, at most once a
 // second: it may come with every request.
 func (l *Limiter) complain(err error) {
-	second := int64(l.now() / time.Second)
-	if last := l.logged.Swap(second + 1); last != second+1 {
+	second := int64(l.now()/time.Second) + 1
+	if l.logged.Swap(second) != second {
 		l.log.Error("the store refused a malformed ask", "error", err)
 	}
 }
 
-// Close runs the errands that are queued and ends the limiter's goroutine;
-// requests that are still checked drop theirs. When ctx ends first, the rest
-// of the errands fail and ctx's error is returned.
+// Close hands everything back that this pod holds and ends the limiter's
+// goroutine. It is called when no request is checked any more: what is leased
+// afterwards is lost until it refills. When ctx ends first, the remaining
+// errands fail and ctx's error is returned.
 func (l *Limiter) Close(ctx context.Context) error {
-	l.closing.Lock()
-	if !l.closed {
-		l.closed = true
-		close(l.errands)
-	}
-	l.closing.Unlock()
-	idle := make(chan struct{})
-	go func() { l.worker.Wait(); close(idle) }()
+	l.close.Do(func() { close(l.closed) })
 	defer l.cancel()
 	select {
-	case <-idle:
+	case <-l.idle:
 		return nil
 	case <-ctx.Done():
 		l.cancel()
-		<-idle
+		<-l.idle
 		return ctx.Err()
 	}
 }
 
 type nobody struct{}
 
-func (nobody) Shadow(*limit.Rule, bool) {}
-func (nobody) Dropped()                 {}
+func (nobody) Shadow(*limit.Rule, int64, int64) {}
+func (nobody) Dropped(int64)                    {}

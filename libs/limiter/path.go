@@ -1,89 +1,60 @@
 package limiter
 
 import (
+	"math"
 	"time"
 
 	"github.com/shiplane/limits/libs/bucket"
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store"
 )
 
-// look walks one charge down the stages that need no store, in their order, and
-// leaves in o which of them refused it; o.Short is false if none did.
+// look walks one charge down the stages in the process, in their order, and
+// says in o which of them speaks for it: a refusal if o.Short, a payment if
+// DecidedBy is ByLease, and where none does, DecidedBy is ByStore: only the
+// store can tell. It changes nothing.
 func (s *state) look(now time.Duration, c *limit.Charge, o *limit.Outcome) {
+	lacks := s.lacks(c.Cost)
 	switch {
 	case c.Banned:
 		o.Short, o.DecidedBy = true, limit.ByBan
 	case c.Cost == 0:
-		s.known.describe(now, c.Limit, o)
+		s.describe(now, o)
 	case c.Cost > c.Limit.Size():
-		s.known.describe(now, c.Limit, o)
+		s.describe(now, o)
 		o.Short, o.Never, o.DecidedBy = true, true, limit.ByKnowledge
 	case s.capped(now, c):
-		s.describeCap(now, c, o)
+		s.describe(now, o)
+		o.Retry = s.cap.Wait(now, c.Limit, float64(c.Cost))
 		o.Short, o.DecidedBy = true, limit.ByCap
-	case s.known.excludes(now, c.Limit, c.Cost):
-		s.known.describe(now, c.Limit, o)
-		o.Retry = s.known.wait(now, c.Limit, c.Cost)
+	case lacks == 0:
+		s.describe(now, o)
+		o.DecidedBy = limit.ByLease
+	case s.known.excludes(now, c.Limit, lacks):
+		s.describe(now, o)
+		o.Retry = max(s.known.wait(now, c.Limit, lacks), s.hold.rest(now, lacks))
 		o.Short, o.DecidedBy = true, limit.ByKnowledge
+	case s.hold.rest(now, lacks) > 0:
+		s.describe(now, o)
+		o.Retry = s.hold.rest(now, lacks)
+		o.Short, o.DecidedBy = true, limit.ByHold
 	default:
-		s.known.describe(now, c.Limit, o)
+		s.describe(now, o)
+		o.DecidedBy = limit.ByStore
 	}
 }
 
-// learn takes what the store said of a charge: into the outcome, and into what
-// this pod knows. sent is when the ask was sent, for a bound must never be
-// below the truth.
-func (s *state) learn(sent, at time.Duration, c *limit.Charge, reply *store.Outcome, o *limit.Outcome) {
-	o.DecidedBy, o.Known = limit.ByStore, true
-	o.Short, o.Never, o.Retry = reply.Short, reply.Never, reply.Retry
-	o.Remaining, o.Reset = reply.Remaining, reply.Reset
-	s.known.learn(sent, at, c, reply)
-	if reply.Granted > 0 {
-		s.spend(sent, c, reply.Granted)
+// describe says what is left of a rule as far as this pod knows: what it holds
+// on lease, and at most what the store can have.
+func (s *state) describe(now time.Duration, o *limit.Outcome) {
+	bound := s.known.bound(now, s.limit)
+	if o.Known = !math.IsInf(bound, 1); !o.Known {
+		return
 	}
-}
-
-// state is what a pod keeps of one rule for one subject.
-type state struct {
-	tag   uint32
-	limit limit.Limit   // under which the rest was learned
-	cap   bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
-	known knowledge
-}
-
-func newState(now time.Duration, c *limit.Charge) state {
-	return state{tag: c.Rule.Tag, limit: c.Limit, cap: bucket.Full(now, c.Limit)}
-}
-
-// state returns the record's state for a charge's rule, fit for its limit: an
-// edit, an override or a share that moved voids what was known and fills the
-// cap. The store carries tokens over; what it carries is not known here, and a
-// counter that it does not have is full under any limit.
-func (r *record) state(now time.Duration, c *limit.Charge) *state {
-	for i := range r.states {
-		s := &r.states[i]
-		if s.tag != c.Rule.Tag {
-			continue
-		}
-		if s.limit != c.Limit {
-			*s = newState(now, c)
-		}
-		return s
+	left := bound + float64(s.lease.held-s.waiting)
+	if s.limit.Window > 0 {
+		o.Remaining, o.Reset = bucket.Whole(left), max(0, s.known.reset-now)
+		return
 	}
-	if len(r.states) >= statesMax {
-		clear(r.states)
-		r.states = r.states[:0]
-	}
-	r.states = append(r.states, newState(now, c))
-	return &r.states[len(r.states)-1]
+	left = min(left, float64(s.limit.Burst))
+	o.Remaining, o.Reset = bucket.Whole(left), s.limit.Rate.Time(float64(s.limit.Burst)-left)
 }
-
-// record is all that a pod keeps of one subject.
-type record struct {
-	states []state
-}
-
-// statesMax bounds a record: rules come and go while a subject stays. At the
-// bound everything is forgotten, which costs one call to the store a rule.
-const statesMax = 64

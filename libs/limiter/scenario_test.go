@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +31,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected part of testdata
 //	ban ID, unban ID               an override that denies
 //	at T check [pod=N] KIND=NAME… [cost=N]
 //	at T errands                   what was left for later is carried out
+//	at T sweep                     the same, after what is surplus was collected
+//	at T drain pod=N               the pod stops
+//	at T load [pod=N] KIND=NAME… cost=N every=D until=T    sums up what became of it
+//	pods N                         live pods of the region; 2 at first
+//	told                           what shadow rules have said so far
 //	store down|slow|up             how the store answers from now on
 //	store clock D                  steps the store's clock
 func TestScenarios(t *testing.T) {
@@ -61,14 +68,16 @@ type world struct {
 	store     *memory.Store
 	fault     error
 	calls     int
+	members   int
 	pods      map[string]*core
+	order     []*core
 	rules     []*limit.Rule
 	banned    map[string]bool
-	later     []func() string
+	told      []string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, pods: map[string]*core{}, banned: map[string]bool{}}
+	w := &world{T: t, members: 2, pods: map[string]*core{}, banned: map[string]bool{}}
 	var err error
 	w.store, err = memory.New(memory.Config{Now: func() time.Duration { return 12*time.Hour + w.now + w.step }, Shards: 1})
 	if err != nil {
@@ -112,6 +121,8 @@ func (w *world) do(words []string) []string {
 				w.rules[i] = w.rule(r.ID, r.Kind.String(), words[2:])
 			}
 		}
+	case "pods":
+		w.members = int(w.number(words[1]))
 	case "ban", "unban":
 		w.banned[words[1]] = words[0] == "ban"
 	case "store":
@@ -126,13 +137,24 @@ func (w *world) do(words []string) []string {
 			w.step += w.duration(words[2])
 		}
 	case "check":
-		return w.check(words[1:])
+		var decision limit.Decision
+		w.check(words[1:], &decision)
+		return describe(&decision)
+	case "load":
+		return w.load(words[1:])
 	case "errands":
-		var out []string
-		for _, errand := range w.later {
-			out = append(out, errand())
+		return w.errands()
+	case "sweep":
+		for _, c := range w.order {
+			c.sweep(w.now)
 		}
-		w.later = nil
+		return w.errands()
+	case "drain":
+		w.pod(strings.TrimPrefix(words[1], "pod=")).drain(w.now)
+		return w.errands()
+	case "told":
+		out := w.told
+		w.told = nil
 		return out
 	default:
 		w.Fatalf("unknown command %q", words[0])
@@ -140,7 +162,46 @@ func (w *world) do(words []string) []string {
 	return nil
 }
 
-func (w *world) check(words []string) []string {
+// load sends a check every so often and sums up who decided them.
+func (w *world) load(words []string) []string {
+	var every, until time.Duration
+	var check []string
+	for _, word := range words {
+		switch name, value, _ := strings.Cut(word, "="); name {
+		case "every":
+			every = w.duration(value)
+		case "until":
+			until = w.duration(value)
+		default:
+			check = append(check, word)
+		}
+	}
+	calls := w.calls
+	sums := map[string]int{}
+	for ; w.now < until; w.now += every {
+		var decision limit.Decision
+		w.check(check, &decision)
+		sums[fmt.Sprintf("%s by=%s", decision.Verdict, decision.DecidedBy)]++
+		w.sweepIfDue(every)
+	}
+	out := []string{fmt.Sprintf("%d store calls", w.calls-calls)}
+	for _, what := range slices.Sorted(maps.Keys(sums)) {
+		out = append(out, fmt.Sprintf("%d %s", sums[what], what))
+	}
+	return out
+}
+
+// sweepIfDue sweeps as often as the shell does, while a load runs.
+func (w *world) sweepIfDue(every time.Duration) {
+	if w.now/sweepEvery != (w.now+every)/sweepEvery {
+		for _, c := range w.order {
+			c.sweep(w.now)
+		}
+		w.errands()
+	}
+}
+
+func (w *world) check(words []string, decision *limit.Decision) {
 	pod, cost := "1", int64(1)
 	subjects := map[limit.Kind]limit.Subject{}
 	for _, word := range words {
@@ -166,28 +227,42 @@ func (w *world) check(words []string) []string {
 			}
 		}
 	}
-	var decision limit.Decision
-	w.decide(w.pod(pod), &request, &decision)
-	return describe(&decision)
+	w.decide(w.pod(pod), &request, decision)
 }
 
-// decide drives a core as the shell does, without I/O but for the store's.
+// decide drives a core as the shell does, one request at a time.
 func (w *world) decide(c *core, request *limit.Request, decision *limit.Decision) {
-	var call call
-	for step := c.decide(w.now, request, decision, &call); step == stepAsk; {
-		step = c.apply(&call, w.take(&call.ask, &call.result))
+	if c.fast(w.now, request, decision) {
+		return
 	}
-	for _, e := range call.later {
-		w.later = append(w.later, func() string {
+	var call call
+	for step := c.decide(w.now, request, decision, &call); step != stepDone; {
+		if step != stepAsk {
+			w.Fatalf("step %d of a request that is alone", step)
+		}
+		step = c.apply(w.now, &call, w.take(&call.flight.ask, &call.flight.result))
+		if len(call.wakes) > 0 {
+			w.Fatalf("%d others are woken by a request that is alone", len(call.wakes))
+		}
+	}
+}
+
+// errands runs what is in the pods' outboxes and says what came of it.
+func (w *world) errands() []string {
+	var out []string
+	for _, c := range w.order {
+		for _, e := range c.out.take() {
 			var result store.Result
 			e.sent = w.now
-			if err := w.take(e.ask, &result); err != nil {
-				return "dropped: " + err.Error()
+			if err := w.take(&e.ask, &result); err != nil {
+				out = append(out, "dropped: "+err.Error())
+				continue
 			}
-			c.settle(&e, &result)
-			return describeErrand(&e, &result)
-		})
+			c.settle(w.now, &e, &result)
+			out = append(out, describeErrand(&e, &result))
+		}
 	}
+	return out
 }
 
 func (w *world) take(ask *store.Ask, result *store.Result) error {
@@ -200,11 +275,15 @@ func (w *world) take(ask *store.Ask, result *store.Result) error {
 
 func (w *world) pod(name string) *core {
 	if w.pods[name] == nil {
-		c, err := newCore(table.DefaultBounds, 1, uint64(len(w.pods))<<32)
+		tell := func(r *limit.Rule, requests, short int64) {
+			w.told = append(w.told, fmt.Sprintf("%s: %d requests, %d short", r.ID, requests, short))
+		}
+		c, err := newCore(table.DefaultBounds, 1, uint64(len(w.pods))<<32, func() int { return w.members }, true, tell)
 		if err != nil {
 			w.Fatal(err)
 		}
 		w.pods[name] = c
+		w.order = append(w.order, c)
 	}
 	return w.pods[name]
 }
@@ -242,7 +321,7 @@ func describeErrand(e *errand, result *store.Result) string {
 	line := e.ask.Subject.String()
 	for i, entry := range e.ask.Entries {
 		o := result.Outcomes[i]
-		line += fmt.Sprintf("  %s give=%d granted=%d remaining=%d short=%t", entry.Rule.ID, entry.Give, o.Granted, o.Remaining, o.Short)
+		line += fmt.Sprintf("  %s give=%d want=%d granted=%d remaining=%d", entry.Rule.ID, entry.Give, entry.Want, o.Granted, o.Remaining)
 	}
 	return line
 }

@@ -63,8 +63,11 @@ type Entry struct {
 	// Need tokens must be there in every enforced entry, or nothing is taken
 	// from any (gives still count). Then min(Want, whole tokens there) are
 	// granted. 0 <= Need <= Want. A window grants more than Need only while
-	// it has LendReserve times as much left; a log never does. A shadow entry
-	// is charged its Need if the request passes and it is there.
+	// it has LendReserve times as much left; a log never does.
+	//
+	// A shadow entry refuses nothing. If the request passes and its Need is
+	// there it is granted min(Want, whole tokens there), whatever its
+	// algorithm: charges that no request waited for come in sums.
 	Need, Want int64
 
 	// Member names the attempt in a log: a charge adds it, a Give of any number

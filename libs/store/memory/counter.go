@@ -65,25 +65,27 @@ func (c *counter) holds(now time.Duration, e *store.Entry) bool {
 
 // take takes what is to be granted and returns it: at least the need, which is there.
 func (c *counter) take(now time.Duration, e *store.Entry) int64 {
-	whole := bucket.Whole(c.left(now, e))
-	n := min(e.Want, whole)
-	if e.Rule.Mode == limit.Shadow {
-		n = e.Need
-	}
-	switch e.Rule.Algorithm {
-	case limit.FixedWindow:
-		if whole <= store.LendReserve*e.Want {
-			n = e.Need
-		}
+	n := grant(e, bucket.Whole(c.left(now, e)))
+	switch {
+	case n == 0:
+	case e.Rule.Algorithm == limit.FixedWindow:
 		c.window = c.window.Take(now, e.Limit.Window, n)
-	case limit.SlidingLog:
-		if n = e.Need; n > 0 {
-			c.log = c.log.Take(now, n, e.Member)
-		}
+	case e.Rule.Algorithm == limit.SlidingLog:
+		c.log = c.log.Take(now, n, e.Member)
 	default:
 		c.tokens = c.tokens.Take(now, e.Limit, n)
 	}
 	return n
+}
+
+// grant is how much of what is left an entry gets.
+func grant(e *store.Entry, left int64) int64 {
+	lends := e.Rule.Algorithm == limit.TokenBucket ||
+		e.Rule.Algorithm == limit.FixedWindow && left > store.LendReserve*e.Want
+	if lends || e.Rule.Mode == limit.Shadow {
+		return min(e.Want, left)
+	}
+	return e.Need
 }
 
 // wait is the time until the need, which is not there, will be.

@@ -40,7 +40,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = systemClock()
 	}
-	records, err := table.New(cfg.Bounds, cfg.Shards, forget)
+	records, err := table.New(cfg.Bounds, cfg.Shards, table.Hooks[record]{Evicted: forget})
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +65,11 @@ func (s *Store) Take(_ context.Context, ask *store.Ask, result *store.Result) er
 	if err := ask.Validate(); err != nil {
 		return err
 	}
-	shard := s.table.Shard(ask.Subject)
+	shard := s.table.Shard(&ask.Subject)
 	shard.Lock()
 	// Within the lock, so that a subject's charges are in the order of their times.
 	now := s.now().Truncate(time.Microsecond)
-	shard.Get(ask.Subject).Record.settle(now, ask.Entries, result)
+	shard.Get(&ask.Subject).Record.settle(now, ask.Entries, result)
 	shard.Unlock()
 	return nil
 }

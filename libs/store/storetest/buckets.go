@@ -109,6 +109,11 @@ func shadow(b *bench) {
 	b.expectLeft("a refused request charges the shadow nothing", []*limit.Rule{soft}, 1)
 	b.expect("a shadow alone", b.take(need(soft, 5)), true,
 		store.Outcome{Remaining: 1, Short: true, Never: true})
+	window, log := Shadowed(Window("w", 5, time.Minute)), Shadowed(Log("l", 3, time.Minute))
+	b.expect("sums of charges", b.take(want(window, 0, 4), want(log, 0, 9), want(soft, 0, 9)), true,
+		store.Outcome{Granted: 4, Remaining: 1, Reset: b.rest(time.Minute)},
+		store.Outcome{Granted: 3, Reset: time.Minute},
+		store.Outcome{Granted: 1, Reset: time.Second})
 }
 
 // What is granted is what is wanted, as far as it is there, and never less than

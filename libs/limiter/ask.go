@@ -1,0 +1,202 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/shiplane/limits/libs/bucket"
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+)
+
+// answer is what a group's stages in the process come to.
+type answer uint8
+
+const (
+	paid    answer = iota + 1 // the lease can pay every charge, or there is none to pay
+	lacking                   // the store must be asked
+	refused
+)
+
+// look takes a group's charges down the stages and says what they come to. It
+// spends nothing.
+func (c *core) look(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) answer {
+	result := paid
+	for i := range charges {
+		ch, o := &charges[i], &outcomes[i]
+		if *o = ch.Undecided(); ch.Rule.Mode == limit.Shadow {
+			continue
+		}
+		r.state(now, ch, &c.out).look(now, ch, o)
+		switch {
+		case o.Short:
+			result = refused
+		case o.DecidedBy == limit.ByStore:
+			result = max(result, lacking)
+		}
+	}
+	return result
+}
+
+// spend pays a group's charges from the lease. Those that are new, not back
+// from the queue, are counted as demand.
+func (c *core) spend(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome, payments []payment, isNew bool) limit.DecidedBy {
+	var by limit.DecidedBy
+	for i := range charges {
+		ch := &charges[i]
+		if !enforced(ch) {
+			continue
+		}
+		s := r.state(now, ch, &c.out)
+		if isNew {
+			s.demand.add(now, ch.Cost)
+		}
+		if outcomes[i].DecidedBy != limit.ByLease {
+			continue
+		}
+		s.spend(now, ch)
+		if o := &outcomes[i]; o.Known {
+			o.Remaining = max(0, o.Remaining-ch.Cost)
+			if ch.Limit.Window == 0 {
+				o.Reset += ch.Limit.Rate.Time(float64(ch.Cost))
+			}
+		}
+		if payments != nil {
+			payments[i] = payment{from: fromLease, window: s.lease.window}
+		}
+		by = limit.ByLease
+	}
+	return by
+}
+
+// demanded counts a group's charges as demand.
+func (c *core) demanded(now time.Duration, r *record, charges []limit.Charge) {
+	for i := range charges {
+		if ch := &charges[i]; enforced(ch) {
+			r.state(now, ch, &c.out).demand.add(now, ch.Cost)
+		}
+	}
+}
+
+// blame counts a refused request as demand of the rule that stopped it, and of
+// no other: a flooded route leases no tokens of its account.
+func (c *core) blame(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
+	for i := range charges {
+		if ch := &charges[i]; outcomes[i].Short && enforced(ch) {
+			if ch.Banned {
+				s := r.state(now, ch, &c.out)
+				c.out.giveBack(ch.Subject, s, s.lease.release(now, 0))
+			} else {
+				r.state(now, ch, &c.out).demand.add(now, min(ch.Cost, ch.Limit.Size()))
+			}
+			return
+		}
+	}
+}
+
+// build makes the ask for the record's queue: what its head lacks, all or
+// nothing; what the others lack; what rules run low on for the demand to come;
+// what no demand supports any more goes back with it; and shadow rules' charges.
+func (c *core) build(now time.Duration, r *record, head *call) {
+	f := &head.flight
+	charges := head.charges(&head.groups[head.at])
+	f.begin(now, charges[0].Subject, false)
+	for i := range charges {
+		if ch := &charges[i]; enforced(ch) {
+			s := r.state(now, ch, &c.out)
+			if need := max(0, ch.Cost-s.lease.held); need > 0 {
+				s.known.asked(now)
+				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.pods())-s.lease.held)}, tally{})
+			}
+		}
+	}
+	for i := range r.states {
+		if len(f.ask.Entries) == store.EntriesMax {
+			break
+		}
+		if s := &r.states[i]; !f.has(s) {
+			c.rideAlong(now, s, f)
+		}
+	}
+}
+
+// rideAlong adds what else a rule of the subject has for the store.
+func (c *core) rideAlong(now time.Duration, s *state, f *flight) {
+	if s.rule.Mode == limit.Shadow {
+		if s.shadow.tokens > 0 {
+			f.add(s, store.Entry{Want: s.shadow.tokens, Member: c.next()}, s.shadow.take())
+		}
+		return
+	}
+	s.lease.void(now)
+	ahead := s.ahead(now, c.pods())
+	target := s.waiting + ahead
+	low := ahead > 0 && 2*s.lease.held < ahead && now >= s.hold.until
+	switch {
+	case s.waiting > s.lease.held || low:
+		f.add(s, store.Entry{Want: target - s.lease.held}, tally{})
+	case s.lease.surplus(now, target, 0):
+		f.add(s, store.Entry{Give: s.lease.release(now, target), GivenFrom: s.lease.from}, tally{})
+	}
+}
+
+func (f *flight) add(s *state, e store.Entry, t tally) {
+	e.Rule, e.Limit = s.rule, s.limit
+	f.ask.Entries = append(f.ask.Entries, e)
+	f.tallies = append(f.tallies, t)
+}
+
+func (f *flight) has(s *state) bool {
+	for i := range f.ask.Entries {
+		if f.ask.Entries[i].Rule.Tag == s.rule.Tag {
+			return true
+		}
+	}
+	return false
+}
+
+// learn takes a reply to an ask for the queue, or to an errand, into the record.
+func (c *core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies []tally, result *store.Result) {
+	for i := range ask.Entries {
+		e, o := &ask.Entries[i], &result.Outcomes[i]
+		if e.Rule.Mode == limit.Shadow {
+			c.tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
+			continue
+		}
+		s := r.find(e.Rule.Tag)
+		if s == nil || s.limit != e.Limit { // edited meanwhile
+			c.out.giveBack(ask.Subject, &state{rule: e.Rule, limit: e.Limit, lease: lease{from: result.At}}, o.Granted)
+			continue
+		}
+		s.known.learn(sent, result.At, e.Rule, e.Limit, e.Need, o)
+		switch {
+		case e.Want == 0:
+		case !result.Allowed:
+			if o.Short {
+				c.pause(now, s, e.Need)
+			}
+		default:
+			s.hold = hold{}
+			s.granted(now, sent, result.At, o)
+			if o.Granted < e.Want && o.Remaining == 0 {
+				c.pause(now, s, 1)
+			}
+		}
+	}
+}
+
+// granted takes a grant into the lease.
+func (s *state) granted(now, sent, at time.Duration, o *store.Outcome) {
+	if s.limit.Window == 0 {
+		s.lease.grant(now, at, o.Granted, 0, 0)
+		return
+	}
+	s.lease.grant(now, at, o.Granted, bucket.WindowStart(at, s.limit.Window), sent+o.Reset)
+}
+
+// pause holds a rule that the store found short, if others compete for it.
+func (c *core) pause(now time.Duration, s *state, need int64) {
+	if c.paced {
+		random := float64(c.next()>>11) / (1 << 53)
+		s.hold = hold{until: now + pause(s.limit, c.pods(), random), need: need}
+	}
+}

@@ -1,0 +1,96 @@
+package limiter
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+)
+
+// errand is an ask whose reply no request waits for: tokens that go back, or
+// the charges of shadow rules.
+type errand struct {
+	ask     store.Ask
+	tallies []tally // parallel to the ask's entries: what a shadow entry sums up
+	sent    time.Duration
+}
+
+// errandsMax bounds the errands that wait: a quarter of a second's worth at
+// 20,000 a second. Beyond it they are dropped and counted: tokens that do not go
+// back are lost to the caller until they refill.
+const errandsMax = 4096
+
+// outbox holds the errands until somebody has time for them. Its lock is taken
+// under a shard's, never the other way around.
+type outbox struct {
+	mu      sync.Mutex
+	errands []errand
+	waiting atomic.Int64 // len(errands), for a look without the lock
+	dropped atomic.Int64
+}
+
+func (o *outbox) add(e errand) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.errands) >= errandsMax {
+		o.dropped.Add(1)
+		return
+	}
+	e.ask.Subject = e.ask.Subject.Clone()
+	o.errands = append(o.errands, e)
+	o.waiting.Add(1)
+}
+
+// take empties the outbox.
+func (o *outbox) take() []errand {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.errands
+	o.errands = nil
+	o.waiting.Store(0)
+	return e
+}
+
+// giveBack adds the errand that hands n tokens of a lease back.
+func (o *outbox) giveBack(subject limit.Subject, s *state, n int64) {
+	if n > 0 {
+		entry := store.Entry{Rule: s.rule, Limit: s.limit, Give: n, GivenFrom: s.lease.from}
+		o.add(errand{ask: store.Ask{Subject: subject, Entries: []store.Entry{entry}}, tallies: make([]tally, 1)})
+	}
+}
+
+// tally sums a shadow rule's charges up that the store has not been told.
+type tally struct {
+	tokens, requests int64
+}
+
+// tallyPart is the part of a limit's size that a tally may reach before it is
+// told at once: a sum near the size would look like a burst that never was.
+const tallyPart = 4
+
+func (t *tally) add(cost int64) {
+	t.tokens += cost
+	t.requests++
+}
+
+// full reports whether the tally must be told at once.
+func (t *tally) full(l limit.Limit) bool { return t.tokens > 0 && t.tokens*tallyPart >= l.Size() }
+
+// take empties the tally.
+func (t *tally) take() tally {
+	sum := *t
+	*t = tally{}
+	return sum
+}
+
+// short is how many of the requests the rule would have refused, for what the
+// store granted of their sum.
+func (t tally) short(granted int64) int64 {
+	if t.tokens == 0 {
+		return 0
+	}
+	return int64(math.Round(float64(t.requests) * float64(t.tokens-granted) / float64(t.tokens)))
+}

@@ -1,0 +1,87 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/shiplane/limits/libs/bucket"
+	"github.com/shiplane/limits/libs/limit"
+)
+
+// record is all that a pod keeps of one subject. It is only touched under its
+// shard's lock.
+type record struct {
+	states []state
+	queue  []*call // requests that wait for the ask in flight, in order
+	asking bool    // an ask for the queue is in flight
+}
+
+// state is what a pod keeps of one rule for one subject.
+type state struct {
+	tag     uint32
+	rule    *limit.Rule
+	limit   limit.Limit   // under which the rest was learned
+	cap     bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
+	lease   lease
+	waiting int64 // the charges of the requests in the queue
+	known   knowledge
+	hold    hold
+	demand  demand
+	shadow  tally // a shadow rule's charges that the store has not been told
+}
+
+// statesMax bounds a record: rules come and go while a subject stays. Beyond
+// it states that hold nothing are forgotten, which costs a call to the store.
+const statesMax = 32
+
+// state returns the record's state for a charge's rule, fit for its limit. An
+// edit, an override or a share that moved voids what was known and fills the
+// cap: the store carries tokens over, but a counter that it does not have is
+// full under any limit. The lease is dropped at once: it goes back to the store.
+func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
+	if s := r.find(c.Rule.Tag); s != nil {
+		if s.limit != c.Limit {
+			out.giveBack(c.Subject, s, s.lease.release(now, 0))
+			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
+			s.known, s.hold, s.lease = knowledge{}, hold{}, lease{}
+		}
+		s.lease.void(now)
+		s.rule = c.Rule
+		return s
+	}
+	if len(r.states) >= statesMax {
+		r.forget()
+	}
+	r.states = append(r.states, state{tag: c.Rule.Tag, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit)})
+	return &r.states[len(r.states)-1]
+}
+
+// find returns the state of the rule with this tag, nil if there is none.
+func (r *record) find(tag uint32) *state {
+	for i := range r.states {
+		if r.states[i].tag == tag {
+			return &r.states[i]
+		}
+	}
+	return nil
+}
+
+// forget drops the states that hold nothing of anybody's.
+func (r *record) forget() {
+	kept := r.states[:0]
+	for _, s := range r.states {
+		if s.lease.held > 0 || s.waiting > 0 || s.shadow.tokens > 0 {
+			kept = append(kept, s)
+		}
+	}
+	clear(r.states[len(kept):])
+	r.states = kept
+}
+
+// pinned reports whether somebody waits for the record.
+func (r *record) pinned() bool { return r.asking || len(r.queue) > 0 }
+
+// reset empties an evicted record and keeps its memory.
+func (r *record) reset() {
+	clear(r.states)
+	r.states, r.queue = r.states[:0], r.queue[:0]
+}
