@@ -110,8 +110,8 @@ func TestStallIsSeenByEveryRequestItDelays(t *testing.T) {
 	}
 }
 
-// A correct limiter is within B + R·t, and an overloaded one gives all but the
-// last token of it.
+// A correct limiter is within B + R·t and gives an overloaded key its burst and
+// more.
 func TestCorrectLimiterIsWithinTheBound(t *testing.T) {
 	l := limit.Limit{Rate: 50, Burst: 10}
 	cfg := config(t, limited(t, l), "plan=p,key=k,rate=200/s,limit=50/s,burst=10")
@@ -120,8 +120,8 @@ func TestCorrectLimiterIsWithinTheBound(t *testing.T) {
 	if p.OverLimit || float64(p.Tokens) > p.Bound {
 		t.Errorf("admitted %d of B + R·t = %v, and x/time/rate holds its limit", p.Tokens, p.Bound)
 	}
-	if float64(p.Tokens) <= p.Least-1 {
-		t.Errorf("admitted %d, want more than %v - 1", p.Tokens, p.Least)
+	if p.Tokens < p.Burst || p.Bound <= float64(p.Burst) {
+		t.Errorf("admitted %d, at most %v, want at least the burst of %d", p.Tokens, p.Bound, p.Burst)
 	}
 	if s := r.Streams[0]; s.Sent != 100 || s.Admitted+s.Refused != 100 {
 		t.Errorf("sent %d, admitted %d, refused %d: want 100 in all", s.Sent, s.Admitted, s.Refused)

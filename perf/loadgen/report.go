@@ -73,8 +73,9 @@ type PlanReport struct {
 	Tokens   int64   `json:"admitted_tokens"`
 	Bound    float64 `json:"bound_tokens"` // the sum of B + R·t
 	// Least is the sum of B + R·u, with u from a key's first reply to its last
-	// refused send: what keys that are always overloaded get, but for less than
-	// one request's cost each. 0 for a key that was never refused.
+	// refused send: what keys that are overloaded throughout get, but for two
+	// requests' cost and R times the longest latency each. 0 for a key that was
+	// never refused.
 	Least         float64 `json:"least_tokens"`
 	OverLimitKeys int     `json:"over_limit_keys"`
 	OverLimit     bool    `json:"over_limit"` // some key was given more than B + R·t

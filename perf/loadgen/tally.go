@@ -151,11 +151,14 @@ func (p *planTally) take(key string, sent, reply time.Duration, verdict limit.Ve
 // send to its last reply. Every charge lies between the two.
 func (k *keyTally) most(l limit.Limit) float64 { return bound(l, k.lastReply-k.firstSend) }
 
-// least is what it has given at least, but for less than one request's cost:
-// B + R·u, u from the first reply to the last send of a refused request, for
-// the bucket was full at the first charge, which is before the first reply, and
-// empty at the last refusal. That holds while the key is overloaded, so that
-// the bucket is never full in between. 0 if nothing was refused.
+// least is what a key gets that is overloaded throughout: B + R·u, u from the
+// first reply to the last send of a refused request, for the bucket was full at
+// the first charge, which is before the first reply, and empty at the last
+// refusal. A correct limiter gives less by two kinds of loss: the last token
+// (less than one request's cost), and what overflows while the load pauses at a
+// full bucket. Under constant arrivals above R, each charged at most L after its
+// intended time, the latter is at most R·L and one request, in all. 0 if nothing
+// was refused.
 func (k *keyTally) least(l limit.Limit) float64 {
 	if k.lastSend == 0 {
 		return 0
