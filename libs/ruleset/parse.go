@@ -23,9 +23,10 @@ const DomainDefault = "public-api"
 const FileMax = 1 << 20
 
 // Bounds of shape. The parser calls itself for each level, and takes time in
-// the square of levels and of the keys of a mapping; a rule file needs 3 levels
-// and at most 14 keys.
+// the square of levels, of the keys of a mapping and, where a text is not YAML,
+// of its tokens. A rule file needs 3 levels, 14 keys and some 25 tokens a rule.
 const (
+	tokensMax    = 100_000
 	flowDepthMax = 16 // open brackets
 	columnMax    = 64 // column of a dash or key outside of brackets: each level is further right
 	keysMax      = 64 // of one mapping outside of brackets
@@ -83,6 +84,9 @@ func notText(text []byte) *Fault {
 // parseYAML returns the root of the only document, nil if it is empty.
 func parseYAML(text string) (ast.Node, Faults) {
 	tokens := lexer.Tokenize(text)
+	if len(tokens) > tokensMax {
+		return nil, Faults{{Problem: fmt.Sprintf("has %d words and signs: at most %d are allowed, some 4000 rules and overrides", len(tokens), tokensMax)}}
+	}
 	if faults := refuse(tokens); len(faults) > 0 {
 		return nil, faults
 	}
