@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	limits, err := limiter.New(limiter.Config{Store: store, Observer: in.meter, Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: store, Unpaced: true, Observer: in.meter, Logger: log})
 	if err != nil {
 		return err
 	}

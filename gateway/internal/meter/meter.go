@@ -83,9 +83,9 @@ func labels(pairs ...string) []metric.AddOption {
 	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(set...))}
 }
 
-// Decision counts a decision of the limiter. In shadow (--mode shadow) its
-// refusal refuses nothing.
-func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadow bool) {
+// Decision counts a decision of the limiter. If it is shadowed
+// (--mode shadow) its refusal refuses nothing.
+func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadowed bool) {
 	if d.Verdict < limit.Allowed || d.Verdict > limit.Unavailable || d.DecidedBy < limit.ByNoRule || d.DecidedBy > limit.ByFailClosed {
 		m.Verdict(ctx, VerdictError, ByRequest) // the limiter answers no such thing
 		return
@@ -96,12 +96,19 @@ func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadow bool) {
 		switch {
 		case o.Rule.Mode == limit.Shadow: // told by Shadow
 		case o.DecidedBy == 0: // another rule refused first, and this one was not asked
-		case shadow:
-			m.Shadow(o.Rule, o.Short)
+		case shadowed:
+			m.Shadow(o.Rule, 1, short(o))
 		default:
 			m.rules.Add(ctx, 1, m.of(o.Rule).said(o)...)
 		}
 	}
+}
+
+func short(o *limit.Outcome) int64 {
+	if o.Short {
+		return 1
+	}
+	return 0
 }
 
 // said returns the labels of what a rule said.
@@ -122,18 +129,21 @@ func (m *Meter) Verdict(ctx context.Context, verdict, by string) {
 	m.requests.Add(ctx, 1, labels("verdict", verdict, "decided_by", by)...)
 }
 
-// Shadow counts what a rule would have said.
-func (m *Meter) Shadow(rule *limit.Rule, short bool) {
+// Shadow counts what a rule would have said of requests: short of them it would
+// have refused.
+func (m *Meter) Shadow(rule *limit.Rule, requests, short int64) {
 	s := m.of(rule)
-	said := s.wouldAllow
-	if short {
-		said = s.wouldDeny
+	// A series appears with its first count.
+	if allowed := requests - short; allowed > 0 {
+		m.shadow.Add(context.Background(), allowed, s.wouldAllow...)
 	}
-	m.shadow.Add(context.Background(), 1, said...)
+	if short > 0 {
+		m.shadow.Add(context.Background(), short, s.wouldDeny...)
+	}
 }
 
-// Dropped counts an errand of the limiter that was given up.
-func (m *Meter) Dropped() { m.dropped.Add(context.Background(), 1) }
+// Dropped counts errands of the limiter that were given up.
+func (m *Meter) Dropped(n int64) { m.dropped.Add(context.Background(), n) }
 
 // Upstream counts a request without an answer; reason is a constant of proxy.
 func (m *Meter) Upstream(reason string) {
