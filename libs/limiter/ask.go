@@ -19,7 +19,7 @@ const (
 
 // look takes a group's charges down the stages and says what they come to. It
 // spends nothing.
-func (c *core) look(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) answer {
+func (c *Core) look(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) answer {
 	result := paid
 	for i := range charges {
 		ch, o := &charges[i], &outcomes[i]
@@ -39,7 +39,7 @@ func (c *core) look(now time.Duration, r *record, charges []limit.Charge, outcom
 
 // spend pays a group's charges from the lease. Those that are new, not back
 // from the queue, are counted as demand.
-func (c *core) spend(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome, payments []payment, isNew bool) limit.DecidedBy {
+func (c *Core) spend(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome, payments []payment, isNew bool) limit.DecidedBy {
 	var by limit.DecidedBy
 	for i := range charges {
 		ch := &charges[i]
@@ -69,7 +69,7 @@ func (c *core) spend(now time.Duration, r *record, charges []limit.Charge, outco
 }
 
 // demanded counts a group's charges as demand.
-func (c *core) demanded(now time.Duration, r *record, charges []limit.Charge) {
+func (c *Core) demanded(now time.Duration, r *record, charges []limit.Charge) {
 	for i := range charges {
 		if ch := &charges[i]; enforced(ch) {
 			r.state(now, ch, &c.out).demand.add(now, ch.Cost)
@@ -79,7 +79,7 @@ func (c *core) demanded(now time.Duration, r *record, charges []limit.Charge) {
 
 // blame counts a refused request as demand of the rule that stopped it, and of
 // no other: a flooded route leases no tokens of its account.
-func (c *core) blame(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
+func (c *Core) blame(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
 	for i := range charges {
 		if ch := &charges[i]; outcomes[i].Short && enforced(ch) {
 			if ch.Banned {
@@ -96,7 +96,7 @@ func (c *core) blame(now time.Duration, r *record, charges []limit.Charge, outco
 // build makes the ask for the record's queue: what its head lacks, all or
 // nothing; what the others lack; what rules run low on for the demand to come;
 // what no demand supports any more goes back with it; and shadow rules' charges.
-func (c *core) build(now time.Duration, r *record, head *call) {
+func (c *Core) build(now time.Duration, r *record, head *Call) {
 	f := &head.flight
 	charges := head.charges(&head.groups[head.at])
 	f.begin(now, charges[0].Subject, false)
@@ -105,7 +105,7 @@ func (c *core) build(now time.Duration, r *record, head *call) {
 			s := r.state(now, ch, &c.out)
 			if need := max(0, ch.Cost-s.lease.held); need > 0 {
 				s.known.asked(now)
-				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.pods())-s.lease.held)}, tally{})
+				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.cfg.Pods())-s.lease.held)}, tally{})
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (c *core) build(now time.Duration, r *record, head *call) {
 }
 
 // rideAlong adds what else a rule of the subject has for the store.
-func (c *core) rideAlong(now time.Duration, s *state, f *flight) {
+func (c *Core) rideAlong(now time.Duration, s *state, f *flight) {
 	if s.rule.Mode == limit.Shadow {
 		if s.shadow.tokens > 0 {
 			f.add(s, store.Entry{Want: s.shadow.tokens, Member: c.next()}, s.shadow.take())
@@ -128,7 +128,7 @@ func (c *core) rideAlong(now time.Duration, s *state, f *flight) {
 		return
 	}
 	s.lease.void(now)
-	ahead := s.ahead(now, c.pods())
+	ahead := s.ahead(now, c.cfg.Pods())
 	target := s.waiting + ahead
 	low := ahead > 0 && 2*s.lease.held < ahead && now >= s.hold.until
 	switch {
@@ -155,11 +155,11 @@ func (f *flight) has(s *state) bool {
 }
 
 // learn takes a reply to an ask for the queue, or to an errand, into the record.
-func (c *core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies []tally, result *store.Result) {
+func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies []tally, result *store.Result) {
 	for i := range ask.Entries {
 		e, o := &ask.Entries[i], &result.Outcomes[i]
 		if e.Rule.Mode == limit.Shadow {
-			c.tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
+			c.cfg.Tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
 			continue
 		}
 		s := r.find(e.Rule.Tag)
@@ -194,9 +194,9 @@ func (s *state) granted(now, sent, at time.Duration, o *store.Outcome) {
 }
 
 // pause holds a rule that the store found short, if others compete for it.
-func (c *core) pause(now time.Duration, s *state, need int64) {
-	if c.paced {
+func (c *Core) pause(now time.Duration, s *state, need int64) {
+	if c.cfg.Paced {
 		random := float64(c.next()>>11) / (1 << 53)
-		s.hold = hold{until: now + pause(s.limit, c.pods(), random), need: need}
+		s.hold = hold{until: now + pause(s.limit, c.cfg.Pods(), random), need: need}
 	}
 }

@@ -10,25 +10,31 @@ import (
 	"github.com/shiplane/limits/libs/table"
 )
 
-// core is the data path without I/O. Whoever drives it tells the time (on one
-// monotonic clock), carries asks to the store and brings the replies back. Safe
-// for concurrent use, a call at a time.
-type core struct {
+// Core is the data path without I/O. Whoever drives it tells the time (on one
+// monotonic clock), carries asks to the store and brings the replies back, as
+// Limiter does. Safe for concurrent use, each Call by one goroutine at a time.
+type Core struct {
 	table  *table.Table[record]
 	out    outbox
-	pods   func() int // live pods of the region, at least 1
-	paced  bool       // a call to the store costs something, and other pods compete for it
+	cfg    CoreConfig
 	random atomic.Uint64
-	tell   func(rule *limit.Rule, requests, short int64) // of a shadow rule
 }
 
-// newCore makes a core whose table has the given bounds and number of shards.
-// seed begins its random numbers, and so the names of attempts in logs: two
-// pods must not share one.
-func newCore(bounds table.Bounds, shards int, seed uint64, pods func() int, paced bool, tell func(*limit.Rule, int64, int64)) (*core, error) {
-	c := &core{pods: pods, paced: paced, tell: tell}
-	c.random.Store(seed)
-	records, err := table.New(bounds, shards, table.Hooks[record]{
+// CoreConfig is what a Core is made of; every field is required.
+type CoreConfig struct {
+	Bounds table.Bounds
+	Shards int        // of the table: a power of two; with 1 a run can be repeated exactly
+	Seed   uint64     // of its random numbers, and so of the names of attempts in logs: two pods must not share one
+	Pods   func() int // live pods of the region, at least 1
+	Paced  bool       // a call to the store costs something: what was found short is not asked for again at once
+	Tell   func(rule *limit.Rule, requests, short int64)
+}
+
+// NewCore makes a core. An error names a bound of the table that is out of range.
+func NewCore(cfg CoreConfig) (*Core, error) {
+	c := &Core{cfg: cfg}
+	c.random.Store(cfg.Seed)
+	records, err := table.New(cfg.Bounds, cfg.Shards, table.Hooks[record]{
 		Pinned: (*record).pinned,
 		Evicted: func(subject limit.Subject, r *record) {
 			for i := range r.states {
@@ -42,34 +48,44 @@ func newCore(bounds table.Bounds, shards int, seed uint64, pods func() int, pace
 }
 
 // next is a random number: SplitMix64 over a counter.
-func (c *core) next() uint64 {
+func (c *Core) next() uint64 {
 	z := c.random.Add(0x9e3779b97f4a7c15)
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// step is what is to be done next for a call.
-type step uint8
+// Step is what is to be done next for a call.
+type Step uint8
 
 const (
-	stepDone step = iota + 1 // the decision is made
-	stepAsk                  // carry call.flight to the store, then apply
-	stepWait                 // another call's reply will wake this one, with the step to resume with
-	stepGo                   // this subject has paid: on to the next (to resume with, never returned)
+	StepDone Step = iota + 1 // the decision is made
+	StepAsk                  // carry Call.Ask to the store, then Apply
+	StepWait                 // another call's reply will wake this one, with the step to Resume with
+	StepGo                   // this subject has paid: on to the next (to resume with, never returned)
 )
 
-// call is one request on its way. It is reused; the zero call is ready.
-type call struct {
+// Call is one request on its way. It may be reused when its decision is made;
+// the zero Call is ready.
+type Call struct {
 	request  *limit.Request
 	decision *limit.Decision
 	groups   []group
 	at       int       // the group that is being decided
 	payments []payment // parallel to the request's charges
-	flight   flight    // the ask that this call carries while its step is stepAsk
-	wakes    []wake    // what apply leaves: calls to be resumed
-	ready    chan step // for the shell: a waiting call is woken here
+	flight   flight    // the ask that this call carries while its step is StepAsk
+	wakes    []Wake    // what Apply leaves: calls to be resumed
+	ready    chan Step // for the shell: a waiting call is woken here
 }
+
+// Ask is what is to be carried to the store while the step is StepAsk.
+func (call *Call) Ask() *store.Ask { return &call.flight.ask }
+
+// Result is where the store's reply to Ask is put.
+func (call *Call) Result() *store.Result { return &call.flight.result }
+
+// Wakes are the calls that Apply has settled, until the next Apply.
+func (call *Call) Wakes() []Wake { return call.wakes }
 
 // group is the charges of one subject, from first up to end.
 type group struct {
@@ -95,19 +111,19 @@ const (
 	fromStore
 )
 
-// wake is a call that waited, and the step to resume it with.
-type wake struct {
-	call *call
-	step step
+// Wake is a call that waited, and the step to resume it with.
+type Wake struct {
+	Call *Call
+	With Step
 }
 
 // enforced reports whether a charge must be paid: a shadow rule's is counted,
 // but no request waits for it.
 func enforced(c *limit.Charge) bool { return c.Cost > 0 && c.Rule.Mode != limit.Shadow }
 
-// decide takes a request down the path. Requests of several subjects are looked
+// Decide takes a request down the path. Requests of several subjects are looked
 // at as a whole first, so that one that is refused in the process charges nobody.
-func (c *core) decide(now time.Duration, request *limit.Request, decision *limit.Decision, call *call) step {
+func (c *Core) Decide(now time.Duration, request *limit.Request, decision *limit.Decision, call *Call) Step {
 	call.begin(request, decision)
 	charges := request.Charges
 	for first := 0; first < len(charges); {
@@ -133,9 +149,10 @@ func (c *core) decide(now time.Duration, request *limit.Request, decision *limit
 	return c.advance(now, call)
 }
 
-// fast decides a request of one subject that needs no store, and reports
-// whether it did; if not, it has changed nothing. It is decide without a call.
-func (c *core) fast(now time.Duration, request *limit.Request, d *limit.Decision) bool {
+// DecideLocally decides a request of one subject that needs no store, and reports
+// whether it did; if not, it has changed nothing. It is
+// Decide without a Call.
+func (c *Core) DecideLocally(now time.Duration, request *limit.Request, d *limit.Decision) bool {
 	charges := request.Charges
 	for i := 1; i < len(charges); i++ {
 		if charges[i].Subject != charges[0].Subject {
@@ -168,24 +185,24 @@ func (c *core) fast(now time.Duration, request *limit.Request, d *limit.Decision
 	return true
 }
 
-// resume goes on with a call that was woken.
-func (c *core) resume(now time.Duration, call *call, with step) step {
+// Resume goes on with a call that was woken.
+func (c *Core) Resume(now time.Duration, call *Call, with Step) Step {
 	switch with {
-	case stepGo:
+	case StepGo:
 		call.at++
 		return c.advance(now, call)
-	case stepDone:
+	case StepDone:
 		return c.refuse(now, call, call.at)
 	}
 	return with
 }
 
 // advance decides groups from call.at on, as far as it goes without the store.
-func (c *core) advance(now time.Duration, call *call) step {
+func (c *Core) advance(now time.Duration, call *Call) Step {
 	for ; call.at < len(call.groups); call.at++ {
 		switch step := c.enter(now, call, &call.groups[call.at]); step {
-		case stepGo:
-		case stepDone:
+		case StepGo:
+		case StepDone:
 			return c.refuse(now, call, call.at)
 		default:
 			return step
@@ -195,8 +212,8 @@ func (c *core) advance(now time.Duration, call *call) step {
 }
 
 // enter decides one group in the process, or sees to it that the store is
-// asked. stepDone means that it refused.
-func (c *core) enter(now time.Duration, call *call, g *group) step {
+// asked. StepDone means that it refused.
+func (c *Core) enter(now time.Duration, call *Call, g *group) Step {
 	charges, outcomes := call.charges(g), call.outcomes(g)
 	g.shard.Lock()
 	defer g.shard.Unlock()
@@ -205,23 +222,23 @@ func (c *core) enter(now time.Duration, call *call, g *group) step {
 	switch c.look(now, r, charges, outcomes) {
 	case refused:
 		c.blame(now, r, charges, outcomes)
-		return stepDone
+		return StepDone
 	case paid:
 		g.by = c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], true)
-		return stepGo
+		return StepGo
 	}
 	if logged(charges) {
 		c.askAlone(now, r, call, g)
-		return stepAsk
+		return StepAsk
 	}
 	c.demanded(now, r, charges)
 	return c.enqueue(now, r, call, g)
 }
 
-// apply takes the store's reply to call.flight: a result, or an error if it
-// gave none. It returns the step of the call itself; those in call.wakes are to
-// be resumed too, each only once, and may be gone as soon as they are.
-func (c *core) apply(now time.Duration, call *call, err error) step {
+// Apply takes the store's reply to call's ask: a result, or an error if it gave
+// none. It returns the step of the call itself; those in its wakes are to be
+// resumed too, each only once.
+func (c *Core) Apply(now time.Duration, call *Call, err error) Step {
 	g := &call.groups[call.at]
 	call.wakes = call.wakes[:0]
 	if err != nil && call.decision.Cause == nil {
@@ -230,18 +247,18 @@ func (c *core) apply(now time.Duration, call *call, err error) step {
 	g.shard.Lock()
 	g.entry = g.shard.Again(g.entry, &call.request.Charges[g.first].Subject)
 	r := &g.entry.Record
-	var own step
+	var own Step
 	if call.flight.alone {
 		own = c.settleAlone(now, r, call, g, err)
 	} else {
 		own = c.settleQueue(now, r, call, g, err)
 	}
 	g.shard.Unlock()
-	return c.resume(now, call, own)
+	return c.Resume(now, call, own)
 }
 
 // admit ends a call that nobody refused: its shadow rules are counted.
-func (c *core) admit(now time.Duration, call *call) step {
+func (c *Core) admit(now time.Duration, call *Call) Step {
 	d := call.decision
 	d.Verdict, d.DecidedBy = limit.Allowed, limit.ByNoRule
 	for i := range call.groups {
@@ -249,19 +266,19 @@ func (c *core) admit(now time.Duration, call *call) step {
 		d.DecidedBy = max(d.DecidedBy, g.by)
 		c.count(now, g, call.charges(g))
 	}
-	return stepDone
+	return StepDone
 }
 
 // refuse ends a call at the group that refused it. What earlier groups paid
 // goes back.
-func (c *core) refuse(now time.Duration, call *call, at int) step {
+func (c *Core) refuse(now time.Duration, call *Call, at int) Step {
 	d := call.decision
 	d.Outcomes = d.Outcomes[:call.groups[at].end]
 	name(d)
 	for i := range at {
 		c.takeBack(now, call, &call.groups[i])
 	}
-	return stepDone
+	return StepDone
 }
 
 // name says in a refused decision who refused it: the first enforced rule that
@@ -279,7 +296,7 @@ func name(d *limit.Decision) {
 	}
 }
 
-func (call *call) begin(request *limit.Request, decision *limit.Decision) {
+func (call *Call) begin(request *limit.Request, decision *limit.Decision) {
 	call.request, call.decision = request, decision
 	call.groups, call.payments, call.at = call.groups[:0], call.payments[:0], 0
 	decision.Reset(request)
@@ -287,8 +304,8 @@ func (call *call) begin(request *limit.Request, decision *limit.Decision) {
 	clear(call.payments)
 }
 
-func (call *call) charges(g *group) []limit.Charge   { return call.request.Charges[g.first:g.end] }
-func (call *call) outcomes(g *group) []limit.Outcome { return call.decision.Outcomes[g.first:g.end] }
+func (call *Call) charges(g *group) []limit.Charge   { return call.request.Charges[g.first:g.end] }
+func (call *Call) outcomes(g *group) []limit.Outcome { return call.decision.Outcomes[g.first:g.end] }
 
 // logged reports whether a group charges a log, which lends nothing.
 func logged(charges []limit.Charge) bool {

@@ -3,7 +3,7 @@
 //
 // path.go shows the stages in their order: ban, cap, lease, knowledge, hold,
 // then the store and the fail modes. Each stage is a file of its own. core.go
-// is the path without I/O: decide and apply take the time and the store's reply
+// is the path without I/O: Decide and Apply take the time and the store's reply
 // as arguments and start no goroutine, so that a simulator drives the same code
 // in virtual time. limiter.go is the shell that reads the clock, calls the
 // store and lets requests wait.

@@ -10,12 +10,13 @@ import (
 	"github.com/shiplane/limits/libs/store"
 )
 
-// errand is an ask whose reply no request waits for: tokens that go back, or
-// the charges of shadow rules.
-type errand struct {
-	ask     store.Ask
+// Errand is an ask whose reply no request waits for: tokens that go back, or
+// the charges of shadow rules. Its driver sets Sent, the time just before it is
+// sent.
+type Errand struct {
+	Ask     store.Ask
+	Sent    time.Duration
 	tallies []tally // parallel to the ask's entries: what a shadow entry sums up
-	sent    time.Duration
 }
 
 // errandsMax bounds the errands that wait: a quarter of a second's worth at
@@ -27,25 +28,25 @@ const errandsMax = 4096
 // under a shard's, never the other way around.
 type outbox struct {
 	mu      sync.Mutex
-	errands []errand
+	errands []Errand
 	waiting atomic.Int64 // len(errands), for a look without the lock
 	dropped atomic.Int64
 }
 
-func (o *outbox) add(e errand) {
+func (o *outbox) add(e Errand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.errands) >= errandsMax {
 		o.dropped.Add(1)
 		return
 	}
-	e.ask.Subject = e.ask.Subject.Clone()
+	e.Ask.Subject = e.Ask.Subject.Clone()
 	o.errands = append(o.errands, e)
 	o.waiting.Add(1)
 }
 
 // take empties the outbox.
-func (o *outbox) take() []errand {
+func (o *outbox) take() []Errand {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.errands
@@ -58,7 +59,7 @@ func (o *outbox) take() []errand {
 func (o *outbox) giveBack(subject limit.Subject, s *state, n int64) {
 	if n > 0 {
 		entry := store.Entry{Rule: s.rule, Limit: s.limit, Give: n, GivenFrom: s.lease.from}
-		o.add(errand{ask: store.Ask{Subject: subject, Entries: []store.Entry{entry}}, tallies: make([]tally, 1)})
+		o.add(Errand{Ask: store.Ask{Subject: subject, Entries: []store.Entry{entry}}, tallies: make([]tally, 1)})
 	}
 }
 

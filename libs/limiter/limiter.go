@@ -47,13 +47,13 @@ type Observer interface {
 
 // Limiter decides requests. Safe for concurrent use.
 type Limiter struct {
-	core     *core
+	core     *Core
 	store    store.Store
 	observer Observer
 	log      *slog.Logger
 	now      func() time.Duration
 
-	calls  sync.Pool       // of *call
+	calls  sync.Pool       // of *Call
 	ctx    context.Context // of asks: a caller that leaves fails nobody
 	cancel context.CancelFunc
 	kick   chan struct{} // errands wait
@@ -88,7 +88,10 @@ func New(cfg Config) (*Limiter, error) {
 		start := time.Now()
 		cfg.Now = func() time.Duration { return time.Since(start) }
 	}
-	core, err := newCore(cfg.Bounds, tableShards, rand.Uint64(), cfg.Pods, !cfg.Unpaced, cfg.Observer.Shadow)
+	core, err := NewCore(CoreConfig{
+		Bounds: cfg.Bounds, Shards: tableShards, Seed: rand.Uint64(),
+		Pods: cfg.Pods, Paced: !cfg.Unpaced, Tell: cfg.Observer.Shadow,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func New(cfg Config) (*Limiter, error) {
 		observer: cfg.Observer,
 		log:      cfg.Logger,
 		now:      cfg.Now,
-		calls:    sync.Pool{New: func() any { return &call{ready: make(chan step, 1)} }},
+		calls:    sync.Pool{New: func() any { return &Call{ready: make(chan Step, 1)} }},
 		kick:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 		idle:     make(chan struct{}),
@@ -115,7 +118,7 @@ func New(cfg Config) (*Limiter, error) {
 // trips to the store a subject otherwise, each bounded by the store's own
 // timeout. A ctx that ends does not end it: a charge on its way is a charge.
 func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *limit.Decision) {
-	if !l.core.fast(l.now(), request, decision) {
+	if !l.core.DecideLocally(l.now(), request, decision) {
 		l.check(request, decision)
 	}
 	if l.core.out.waiting.Load() > 0 {
@@ -128,17 +131,17 @@ func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *lim
 
 // check is Check for what needs more than one look.
 func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
-	call := l.calls.Get().(*call)
-	step := l.core.decide(l.now(), request, decision, call)
-	for step != stepDone {
-		if step == stepWait {
-			step = l.core.resume(l.now(), call, <-call.ready)
+	call := l.calls.Get().(*Call)
+	step := l.core.Decide(l.now(), request, decision, call)
+	for step != StepDone {
+		if step == StepWait {
+			step = l.core.Resume(l.now(), call, <-call.ready)
 			continue
 		}
-		err := l.take(&call.flight.ask, &call.flight.result)
-		step = l.core.apply(l.now(), call, err)
+		err := l.take(call.Ask(), call.Result())
+		step = l.core.Apply(l.now(), call, err)
 		for _, w := range call.wakes {
-			w.call.ready <- w.step
+			w.Call.ready <- w.With
 		}
 	}
 	call.request, call.decision = nil, nil
@@ -156,15 +159,15 @@ func (l *Limiter) take(ask *store.Ask, result *store.Result) error {
 // run hands back and tells what no request carries, until Close.
 func (l *Limiter) run() {
 	defer close(l.idle)
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-l.kick:
 		case <-tick.C:
-			l.core.sweep(l.now())
+			l.core.Sweep(l.now())
 		case <-l.closed:
-			l.core.drain(l.now())
+			l.core.Drain(l.now())
 			l.errands()
 			return
 		}
@@ -176,13 +179,13 @@ func (l *Limiter) run() {
 func (l *Limiter) errands() {
 	dropped := l.core.out.dropped.Swap(0)
 	var result store.Result
-	for _, e := range l.core.out.take() {
-		e.sent = l.now()
-		if err := l.take(&e.ask, &result); err != nil {
+	for _, e := range l.core.Errands() {
+		e.Sent = l.now()
+		if err := l.take(&e.Ask, &result); err != nil {
 			dropped++
 			continue
 		}
-		l.core.settle(l.now(), &e, &result)
+		l.core.Settle(l.now(), &e, &result)
 	}
 	if dropped > 0 {
 		l.observer.Dropped(dropped)

@@ -9,18 +9,18 @@ import (
 
 // enqueue lets a call wait for the store's reply. If no ask is in flight, the
 // call carries one.
-func (c *core) enqueue(now time.Duration, r *record, call *call, g *group) step {
+func (c *Core) enqueue(now time.Duration, r *record, call *Call, g *group) Step {
 	c.join(now, r, call, g)
 	if r.asking {
-		return stepWait
+		return StepWait
 	}
 	r.asking = true
 	c.build(now, r, r.queue[0])
 	g.shard.Mark(g.entry)
-	return stepAsk
+	return StepAsk
 }
 
-func (c *core) join(now time.Duration, r *record, call *call, g *group) {
+func (c *Core) join(now time.Duration, r *record, call *Call, g *group) {
 	r.queue = append(r.queue, call)
 	charges := call.charges(g)
 	for i := range charges {
@@ -35,7 +35,7 @@ func (c *core) join(now time.Duration, r *record, call *call, g *group) {
 // so that each reply settles at least the head; nobody holds one rule's tokens
 // while it waits for another's. It returns the carrier's step; the steps of the
 // others are in its wakes.
-func (c *core) settleQueue(now time.Duration, r *record, carrier *call, g *group, err error) (own step) {
+func (c *Core) settleQueue(now time.Duration, r *record, carrier *Call, g *group, err error) (own Step) {
 	r.asking = false
 	f := &carrier.flight
 	if err == nil {
@@ -46,15 +46,15 @@ func (c *core) settleQueue(now time.Duration, r *record, carrier *call, g *group
 	for i := range r.states {
 		r.states[i].waiting = 0
 	}
-	own = stepWait
+	own = StepWait
 	for _, call := range queue {
 		step := c.serve(now, r, call, err)
 		switch {
-		case step == stepWait:
+		case step == StepWait:
 		case call == carrier:
 			own = step
 		default:
-			carrier.wakes = append(carrier.wakes, wake{call, step})
+			carrier.wakes = append(carrier.wakes, Wake{call, step})
 		}
 	}
 	if len(r.queue) == 0 {
@@ -66,45 +66,45 @@ func (c *core) settleQueue(now time.Duration, r *record, carrier *call, g *group
 	head := r.queue[0]
 	c.build(now, r, head)
 	if head == carrier {
-		return stepAsk
+		return StepAsk
 	}
-	carrier.wakes = append(carrier.wakes, wake{head, stepAsk})
+	carrier.wakes = append(carrier.wakes, Wake{head, StepAsk})
 	return own
 }
 
 // serve decides a call of the queue after a reply: it goes on, ends, or joins
 // the queue again.
-func (c *core) serve(now time.Duration, r *record, call *call, err error) step {
+func (c *Core) serve(now time.Duration, r *record, call *Call, err error) Step {
 	g := &call.groups[call.at]
 	charges, outcomes := call.charges(g), call.outcomes(g)
 	switch c.look(now, r, charges, outcomes) {
 	case refused:
 		c.byStore(outcomes)
-		return stepDone
+		return StepDone
 	case paid:
 		g.by = c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], false)
 		c.byStore(outcomes)
 		g.by = max(g.by, limit.ByStore)
-		return stepGo
+		return StepGo
 	}
 	if err == nil {
 		c.join(now, r, call, g)
-		return stepWait
+		return StepWait
 	}
 	if call.decision.Cause == nil {
 		call.decision.Cause = err
 	}
 	if !fail(charges, outcomes) {
-		return stepDone
+		return StepDone
 	}
 	c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], false)
 	c.fellBack(now, r, charges, outcomes)
 	g.by = limit.ByFallback
-	return stepGo
+	return StepGo
 }
 
 // fellBack counts what was admitted without an answer: the cap bounds it.
-func (c *core) fellBack(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
+func (c *Core) fellBack(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
 	for i := range charges {
 		if outcomes[i].DecidedBy == limit.ByFallback {
 			r.state(now, &charges[i], &c.out).admitted(now, &charges[i], charges[i].Cost)
@@ -113,7 +113,7 @@ func (c *core) fellBack(now time.Duration, r *record, charges []limit.Charge, ou
 }
 
 // byStore says of what the stages found after a reply that the store decided it.
-func (c *core) byStore(outcomes []limit.Outcome) {
+func (c *Core) byStore(outcomes []limit.Outcome) {
 	for i := range outcomes {
 		switch o := &outcomes[i]; o.DecidedBy {
 		case limit.ByLease, limit.ByKnowledge, limit.ByHold:
@@ -124,7 +124,7 @@ func (c *core) byStore(outcomes []limit.Outcome) {
 
 // askAlone makes the ask of a group that charges a log: the log's attempt is
 // this request's own. What the lease can pay is spent at once.
-func (c *core) askAlone(now time.Duration, r *record, call *call, g *group) {
+func (c *Core) askAlone(now time.Duration, r *record, call *Call, g *group) {
 	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.payments[g.first:g.end]
 	g.by = c.spend(now, r, charges, outcomes, payments, true)
 	f := &call.flight
@@ -147,17 +147,17 @@ func (c *core) askAlone(now time.Duration, r *record, call *call, g *group) {
 }
 
 // settleAlone takes the reply to askAlone's ask.
-func (c *core) settleAlone(now time.Duration, r *record, call *call, g *group, err error) step {
+func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, err error) Step {
 	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.payments[g.first:g.end]
 	f := &call.flight
 	if err != nil {
 		if !fail(charges, outcomes) {
 			c.unspend(now, r, charges, payments, g)
-			return stepDone
+			return StepDone
 		}
 		c.fellBack(now, r, charges, outcomes)
 		g.by = limit.ByFallback
-		return stepGo
+		return StepGo
 	}
 	for i, j := range f.charges {
 		ch, o, reply := &charges[j], &outcomes[j], &f.result.Outcomes[i]
@@ -173,14 +173,14 @@ func (c *core) settleAlone(now time.Duration, r *record, call *call, g *group, e
 	}
 	if !f.result.Allowed {
 		c.unspend(now, r, charges, payments, g)
-		return stepDone
+		return StepDone
 	}
 	g.by = limit.ByStore
-	return stepGo
+	return StepGo
 }
 
 // takeBack undoes what a group paid.
-func (c *core) takeBack(now time.Duration, call *call, g *group) {
+func (c *Core) takeBack(now time.Duration, call *Call, g *group) {
 	if g.by == 0 {
 		return
 	}
@@ -189,24 +189,24 @@ func (c *core) takeBack(now time.Duration, call *call, g *group) {
 	defer g.shard.Unlock()
 	g.entry = g.shard.Again(g.entry, &charges[0].Subject)
 	c.unspend(now, &g.entry.Record, charges, payments, g)
-	var e errand
+	var e Errand
 	for i := range charges {
 		ch, p := &charges[i], &payments[i]
 		if p.from != fromStore {
 			continue
 		}
 		g.entry.Record.state(now, ch, &c.out).admitted(now, ch, -ch.Cost)
-		e.ask.Subject = ch.Subject
-		e.ask.Entries = append(e.ask.Entries, store.Entry{Rule: ch.Rule, Limit: ch.Limit, Give: ch.Cost, GivenFrom: p.at, Member: p.member})
+		e.Ask.Subject = ch.Subject
+		e.Ask.Entries = append(e.Ask.Entries, store.Entry{Rule: ch.Rule, Limit: ch.Limit, Give: ch.Cost, GivenFrom: p.at, Member: p.member})
 		e.tallies = append(e.tallies, tally{})
 	}
-	if len(e.ask.Entries) > 0 {
+	if len(e.Ask.Entries) > 0 {
 		c.out.add(e)
 	}
 }
 
 // unspend puts a group's charges back that the lease paid.
-func (c *core) unspend(now time.Duration, r *record, charges []limit.Charge, payments []payment, g *group) {
+func (c *Core) unspend(now time.Duration, r *record, charges []limit.Charge, payments []payment, g *group) {
 	for i := range charges {
 		if payments[i].from == fromLease {
 			r.state(now, &charges[i], &c.out).unspend(now, &charges[i], payments[i].window)

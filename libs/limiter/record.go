@@ -11,7 +11,7 @@ import (
 // shard's lock.
 type record struct {
 	states []state
-	queue  []*call // requests that wait for the ask in flight, in order
+	queue  []*Call // requests that wait for the ask in flight, in order
 	asking bool    // an ask for the queue is in flight
 }
 

@@ -69,15 +69,15 @@ type world struct {
 	fault     error
 	calls     int
 	members   int
-	pods      map[string]*core
-	order     []*core
+	pods      map[string]*Core
+	order     []*Core
 	rules     []*limit.Rule
 	banned    map[string]bool
 	told      []string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, members: 2, pods: map[string]*core{}, banned: map[string]bool{}}
+	w := &world{T: t, members: 2, pods: map[string]*Core{}, banned: map[string]bool{}}
 	var err error
 	w.store, err = memory.New(memory.Config{Now: func() time.Duration { return 12*time.Hour + w.now + w.step }, Shards: 1})
 	if err != nil {
@@ -146,11 +146,11 @@ func (w *world) do(words []string) []string {
 		return w.errands()
 	case "sweep":
 		for _, c := range w.order {
-			c.sweep(w.now)
+			c.Sweep(w.now)
 		}
 		return w.errands()
 	case "drain":
-		w.pod(strings.TrimPrefix(words[1], "pod=")).drain(w.now)
+		w.pod(strings.TrimPrefix(words[1], "pod=")).Drain(w.now)
 		return w.errands()
 	case "told":
 		out := w.told
@@ -193,9 +193,9 @@ func (w *world) load(words []string) []string {
 
 // sweepIfDue sweeps as often as the shell does, while a load runs.
 func (w *world) sweepIfDue(every time.Duration) {
-	if w.now/sweepEvery != (w.now+every)/sweepEvery {
+	if w.now/SweepEvery != (w.now+every)/SweepEvery {
 		for _, c := range w.order {
-			c.sweep(w.now)
+			c.Sweep(w.now)
 		}
 		w.errands()
 	}
@@ -231,18 +231,18 @@ func (w *world) check(words []string, decision *limit.Decision) {
 }
 
 // decide drives a core as the shell does, one request at a time.
-func (w *world) decide(c *core, request *limit.Request, decision *limit.Decision) {
-	if c.fast(w.now, request, decision) {
+func (w *world) decide(c *Core, request *limit.Request, decision *limit.Decision) {
+	if c.DecideLocally(w.now, request, decision) {
 		return
 	}
-	var call call
-	for step := c.decide(w.now, request, decision, &call); step != stepDone; {
-		if step != stepAsk {
+	var call Call
+	for step := c.Decide(w.now, request, decision, &call); step != StepDone; {
+		if step != StepAsk {
 			w.Fatalf("step %d of a request that is alone", step)
 		}
-		step = c.apply(w.now, &call, w.take(&call.flight.ask, &call.flight.result))
-		if len(call.wakes) > 0 {
-			w.Fatalf("%d others are woken by a request that is alone", len(call.wakes))
+		step = c.Apply(w.now, &call, w.take(call.Ask(), call.Result()))
+		if len(call.Wakes()) > 0 {
+			w.Fatalf("%d others are woken by a request that is alone", len(call.Wakes()))
 		}
 	}
 }
@@ -251,14 +251,14 @@ func (w *world) decide(c *core, request *limit.Request, decision *limit.Decision
 func (w *world) errands() []string {
 	var out []string
 	for _, c := range w.order {
-		for _, e := range c.out.take() {
+		for _, e := range c.Errands() {
 			var result store.Result
-			e.sent = w.now
-			if err := w.take(&e.ask, &result); err != nil {
+			e.Sent = w.now
+			if err := w.take(&e.Ask, &result); err != nil {
 				out = append(out, "dropped: "+err.Error())
 				continue
 			}
-			c.settle(w.now, &e, &result)
+			c.Settle(w.now, &e, &result)
 			out = append(out, describeErrand(&e, &result))
 		}
 	}
@@ -273,12 +273,12 @@ func (w *world) take(ask *store.Ask, result *store.Result) error {
 	return w.store.Take(context.Background(), ask, result)
 }
 
-func (w *world) pod(name string) *core {
+func (w *world) pod(name string) *Core {
 	if w.pods[name] == nil {
 		tell := func(r *limit.Rule, requests, short int64) {
 			w.told = append(w.told, fmt.Sprintf("%s: %d requests, %d short", r.ID, requests, short))
 		}
-		c, err := newCore(table.DefaultBounds, 1, uint64(len(w.pods))<<32, func() int { return w.members }, true, tell)
+		c, err := NewCore(CoreConfig{Bounds: table.DefaultBounds, Shards: 1, Seed: uint64(len(w.pods)) << 32, Pods: func() int { return w.members }, Paced: true, Tell: tell})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -317,9 +317,9 @@ func describe(d *limit.Decision) []string {
 	return out
 }
 
-func describeErrand(e *errand, result *store.Result) string {
-	line := e.ask.Subject.String()
-	for i, entry := range e.ask.Entries {
+func describeErrand(e *Errand, result *store.Result) string {
+	line := e.Ask.Subject.String()
+	for i, entry := range e.Ask.Entries {
 		o := result.Outcomes[i]
 		line += fmt.Sprintf("  %s give=%d want=%d granted=%d remaining=%d", entry.Rule.ID, entry.Give, entry.Want, o.Granted, o.Remaining)
 	}

@@ -53,7 +53,7 @@ func TestNobodyIsRefusedWhomTheStoreWouldAdmit(t *testing.T) {
 
 // mustBeShort asks the store for nothing and compares what is left with what
 // the rules that refused by knowledge lacked.
-func (w *world) mustBeShort(rt *rapid.T, i int, pod *core, subject limit.Subject, d *limit.Decision) {
+func (w *world) mustBeShort(rt *rapid.T, i int, pod *Core, subject limit.Subject, d *limit.Decision) {
 	shard := pod.table.Shard(&subject)
 	shard.Lock()
 	r := &shard.Get(&subject).Record
