@@ -28,8 +28,9 @@ var paths = []struct {
 func TestDecisionsAllocateNothing(t *testing.T) {
 	for _, path := range paths {
 		t.Run(path.name, func(t *testing.T) {
-			l, r, who := newLimiter(t, table.Bounds{}), newRules(path.bucket), accounts(t, 1000)
-			warm(t, l, &r, who, path.verdict)
+			l, _ := newLimiter(t, table.Bounds{})
+			r, who := newRules(path.bucket), accounts(t, 1000)
+			warm(t, l, r, who, path.verdict)
 			var request limit.Request
 			var decision limit.Decision
 			next := uniform(1, len(who))
@@ -51,9 +52,10 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	for _, path := range paths {
 		b.Run(path.name, func(b *testing.B) {
-			l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, 1)
-			warm(b, l, &r, who, path.verdict)
-			measure(b, l, &r, who)
+			l, _ := newLimiter(b, table.Bounds{})
+			r, who := newRules(path.bucket), accounts(b, 1)
+			warm(b, l, r, who, path.verdict)
+			measure(b, l, r, who)
 		})
 	}
 }
@@ -67,9 +69,10 @@ func BenchmarkCheckAccounts(b *testing.B) {
 	}{{"1", 1}, {"1000", 1000}, {"100000", 100_000}} {
 		for _, path := range paths {
 			b.Run(n.name+"/"+path.name, func(b *testing.B) {
-				l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, n.count)
-				warm(b, l, &r, who, path.verdict)
-				measureParallel(b, l, &r, who)
+				l, _ := newLimiter(b, table.Bounds{})
+				r, who := newRules(path.bucket), accounts(b, n.count)
+				warm(b, l, r, who, path.verdict)
+				measureParallel(b, l, r, who)
 			})
 		}
 	}
@@ -103,8 +106,9 @@ func BenchmarkRatioToTimeRate(b *testing.B) {
 	const slice = 2000 // requests: about half a millisecond, well above a clock reading
 	for _, path := range paths {
 		b.Run(path.name, func(b *testing.B) {
-			l, r, who := newLimiter(b, table.Bounds{}), newRules(path.bucket), accounts(b, 1)
-			warm(b, l, &r, who, path.verdict)
+			l, _ := newLimiter(b, table.Bounds{})
+			r, who := newRules(path.bucket), accounts(b, 1)
+			warm(b, l, r, who, path.verdict)
 			bucket := rate.NewLimiter(rate.Limit(ample.Rate), int(ample.Burst))
 			var request limit.Request
 			var decision limit.Decision
@@ -125,7 +129,7 @@ func BenchmarkRatioToTimeRate(b *testing.B) {
 }
 
 // measure decides requests of subjects, uniformly distributed, one at a time.
-func measure(b *testing.B, l *limiter.Limiter, r *rules, who []limit.Subject) {
+func measure(b *testing.B, l *limiter.Limiter, r rules, who []limit.Subject) {
 	var request limit.Request
 	var decision limit.Decision
 	next := uniform(1, len(who))
@@ -138,7 +142,7 @@ func measure(b *testing.B, l *limiter.Limiter, r *rules, who []limit.Subject) {
 }
 
 // measureParallel does so on all cores, each with a source of its own.
-func measureParallel(b *testing.B, l *limiter.Limiter, r *rules, who []limit.Subject) {
+func measureParallel(b *testing.B, l *limiter.Limiter, r rules, who []limit.Subject) {
 	var seed atomic.Uint64
 	ctx := b.Context()
 	b.ReportAllocs()

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -21,7 +22,7 @@ var (
 )
 
 // rules are what one request meets.
-type rules [3]*limit.Rule
+type rules []*limit.Rule
 
 func newRules(bucket limit.Limit) rules {
 	rule := func(id string, algorithm limit.Algorithm, l limit.Limit) *limit.Rule {
@@ -39,29 +40,35 @@ func newRules(bucket limit.Limit) rules {
 }
 
 // fill makes request one of the subject under the rules, as a ruleset does.
-func (r *rules) fill(request *limit.Request, subject limit.Subject) {
+func (r rules) fill(request *limit.Request, subject limit.Subject) {
 	request.Reset()
 	for _, rule := range r {
 		request.Charges = append(request.Charges, limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(1)})
 	}
 }
 
-func newLimiter(tb testing.TB, bounds table.Bounds) *limiter.Limiter {
+// newLimiter makes a limiter over a store in memory, as the gateway does without
+// flags, and returns both.
+func newLimiter(tb testing.TB, bounds table.Bounds) (*limiter.Limiter, *memory.Store) {
 	tb.Helper()
 	counters, err := memory.New(memory.Config{Bounds: bounds})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: counters, Bounds: bounds})
+	l, err := limiter.New(limiter.Config{Store: counters, Bounds: bounds, Unpaced: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := l.Close(tb.Context()); err != nil && tb.Context().Err() == nil {
-			tb.Error(err)
-		}
-	})
-	return l
+	tb.Cleanup(func() { closeLimiter(tb, l) })
+	return l, counters
+}
+
+// closeLimiter has the limiter hand back what it holds.
+func closeLimiter(tb testing.TB, l *limiter.Limiter) {
+	tb.Helper()
+	if err := l.Close(context.WithoutCancel(tb.Context())); err != nil {
+		tb.Error(err)
+	}
 }
 
 func subject(tb testing.TB, kind limit.Kind, id string) limit.Subject {
@@ -85,7 +92,7 @@ func accounts(tb testing.TB, n int) []limit.Subject {
 // warm has each subject decided twice, so that its records exist and what is
 // known of it is known. It fails unless the next verdict is want, and a refusal
 // is decided without the store.
-func warm(tb testing.TB, l *limiter.Limiter, r *rules, subjects []limit.Subject, want limit.Verdict) {
+func warm(tb testing.TB, l *limiter.Limiter, r rules, subjects []limit.Subject, want limit.Verdict) {
 	tb.Helper()
 	var request limit.Request
 	var decision limit.Decision
