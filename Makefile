@@ -90,12 +90,12 @@ build-files: $(GAZELLE) $(BUILDIFIER) ## write go.mod, the BUILD files and MODUL
 	go mod tidy
 	go run ./tools/modcheck -fix
 	tools/build-files.sh
-	$(GAZELLE) -mode=fix
+	$(GAZELLE) -external=static -mode=fix
 	$(BUILDIFIER) $(call files,'*.bazel' '*.bzl' WORKSPACE)
 
 .PHONY: verify-build-files
 verify-build-files: $(GAZELLE) $(BUILDIFIER) ## fail if the BUILD files are not what build-files would write
-	$(GAZELLE) -mode=diff
+	$(GAZELLE) -external=static -mode=diff
 	$(BUILDIFIER) -mode=check $(call files,'*.bazel' '*.bzl' WORKSPACE)
 	go run ./tools/modcheck
 
