@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/shiplane/limits/libs/store"
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 )
 
@@ -114,12 +115,12 @@ func TestEveryFaultOfAMessageIsNamed(t *testing.T) {
 // more of them than a store takes.
 func TestNoRequestMeetsMoreRulesThanAStoreTakes(t *testing.T) {
 	text := "plans: [{id: free}]\nrules:\n"
-	for i := range 33 {
+	for i := range store.EntriesMax + 1 {
 		match := []string{"plan: free", "scope: all"}[i%2]
 		text += fmt.Sprintf("  - {id: r%d, %s, identity: ip, algorithm: token_bucket, rate: 1/s, burst: 2}\n", i, match)
 	}
 	_, faults := load([]byte(text), nil)
-	want := `35:5: rules[32]: a request of plan "free" and route "" would meet more than 32 rules for one ip`
+	want := fmt.Sprintf(`%d:5: rules[%d]: a request of plan "free" and route "" would meet more than %[2]d rules for one ip`, store.EntriesMax+3, store.EntriesMax)
 	if faults.Error() != want {
 		t.Errorf("faults %q, want %q", faults.Error(), want)
 	}
