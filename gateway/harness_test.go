@@ -228,13 +228,21 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 // poll waits until something holds.
 func poll(t *testing.T, what string, holds func() bool) {
 	t.Helper()
+	if !waitFor(holds) {
+		t.Fatalf("not within %v: %s", deadline, what)
+	}
+}
+
+// waitFor reports whether something comes to hold before the deadline.
+func waitFor(holds func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(deadline); !holds(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", deadline, what)
+			return false
 		}
 	}
+	return true
 }
 
 // echo answers with what it was sent, as far as tests look at it.
