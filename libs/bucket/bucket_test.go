@@ -239,7 +239,7 @@ func TestLogNeverHoldsMoreThanItsSize(t *testing.T) {
 		now := time.Duration(0)
 		for member := range uint64(rapid.IntRange(1, 60).Draw(t, "attempts")) {
 			now += time.Duration(rapid.Int64Range(-2e6, 30e6).Draw(t, "step")) * time.Microsecond
-			g = g.Trim(now, window)
+			g = g.Mend(now).Live(now, window)
 			n := rapid.Int64Range(1, size).Draw(t, "count")
 			wait := g.Wait(now, window, n, size)
 			if (wait == 0) != (g.Count()+n <= size) {
@@ -247,7 +247,7 @@ func TestLogNeverHoldsMoreThanItsSize(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "obey") {
 				now += wait
-				if g = g.Trim(now, window); g.Count()+n > size {
+				if g = g.Live(now, window); g.Count()+n > size {
 					t.Fatalf("waited %v, but %d of %d are counted", wait, g.Count(), size)
 				}
 			}

@@ -12,28 +12,31 @@ type Attempt struct {
 	Count  int64  // what it counts, at least 1
 }
 
-// Log is the state of a sliding log: the accepted attempts of one window, the
-// oldest first. Refused attempts are not in it, so a client that keeps trying
-// recovers. Its methods change the slice in place; a log never written is nil.
+// Log is the state of a sliding log: its accepted attempts, the oldest first.
+// Refused attempts are not in it, so a client that keeps trying recovers. Its
+// methods may change the slice in place; a log never written is nil.
 type Log []Attempt
 
-// Trim drops the attempts that are no longer within the window and moves those
-// in the future (the clock stepped back) to now.
-func (g Log) Trim(now, window time.Duration) Log {
-	live := 0
-	for live < len(g) && g[live].At+window <= now {
-		live++
-	}
-	if live > 0 {
-		g = slices.Delete(g, 0, live)
-	}
+// Mend moves the attempts in the future (the clock stepped back) to now.
+func (g Log) Mend(now time.Duration) Log {
 	for i := len(g) - 1; i >= 0 && g[i].At > now; i-- {
 		g[i].At = now
 	}
 	return g
 }
 
-// Count is what a trimmed log counts.
+// Live is the part of a mended log that is within the window: what counts. The
+// older part is kept until the next attempt is accepted, so that a refusal
+// changes nothing, whatever the clock does next.
+func (g Log) Live(now, window time.Duration) Log {
+	old := 0
+	for old < len(g) && g[old].At+window <= now {
+		old++
+	}
+	return g[old:]
+}
+
+// Count is what a log counts that is live.
 func (g Log) Count() int64 {
 	var n int64
 	for i := range g {
@@ -42,7 +45,7 @@ func (g Log) Count() int64 {
 	return n
 }
 
-// Take adds an attempt to a trimmed log.
+// Take adds an attempt to a live log.
 func (g Log) Take(now time.Duration, n int64, member uint64) Log {
 	return append(g, Attempt{At: now, Member: member, Count: n})
 }
@@ -52,7 +55,7 @@ func (g Log) Give(member uint64) Log {
 	return slices.DeleteFunc(g, func(a Attempt) bool { return a.Member == member })
 }
 
-// Wait is the time from now until a trimmed log has room for n more within
+// Wait is the time from now until a live log has room for n more within
 // size, rounded up to a microsecond; 0 if it has. It is meaningless for n above
 // size.
 func (g Log) Wait(now, window time.Duration, n, size int64) time.Duration {
@@ -68,7 +71,7 @@ func (g Log) Wait(now, window time.Duration, n, size int64) time.Duration {
 	return 0
 }
 
-// Rest is the time from now until a trimmed log is empty.
+// Rest is the time from now until a live log is empty.
 func (g Log) Rest(now, window time.Duration) time.Duration {
 	if len(g) == 0 {
 		return 0

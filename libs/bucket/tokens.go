@@ -22,7 +22,7 @@ func Full(now time.Duration, l limit.Limit) Tokens {
 func (b Tokens) LevelAt(now time.Duration, l limit.Limit) float64 {
 	level := b.Level
 	if elapsed := now - b.At; elapsed > 0 {
-		level += micros(elapsed) * l.Rate.PerMicrosecond()
+		level += float64(micros(elapsed) * l.Rate.PerMicrosecond()) // rounded before it is added, as the store's script does
 	}
 	return min(level, float64(l.Burst))
 }

@@ -36,9 +36,10 @@ var (
 	ErrInvalid = errors.New("invalid ask")
 )
 
-// EntriesMax bounds the entries of one ask: a record stays small enough to be
-// read whole.
-const EntriesMax = 32
+// EntriesMax bounds the entries of one ask, and so the rules that a request can
+// meet for one subject: a record stays small, and the script for it within
+// Lua's 200 local variables.
+const EntriesMax = 12
 
 // Ask is one call to a store.
 type Ask struct {

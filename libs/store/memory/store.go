@@ -7,6 +7,7 @@ import (
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
+	states "github.com/shiplane/limits/libs/store/counter"
 	"github.com/shiplane/limits/libs/table"
 )
 
@@ -26,6 +27,12 @@ type Store struct {
 // record is all counters of one subject.
 type record struct {
 	counters []counter
+}
+
+type counter struct {
+	states.Counter
+	tag     uint32
+	expires time.Duration // from when on it is full, as it was last seen
 }
 
 // New makes an empty store. An error names the bound or number of shards that
@@ -82,13 +89,14 @@ func (r *record) settle(now time.Duration, entries []store.Entry, result *store.
 	if len(r.counters) >= pruneAt {
 		r.counters = slices.DeleteFunc(r.counters, func(c counter) bool { return c.expires <= now })
 	}
+	old := len(r.counters)
 	var counters [store.EntriesMax]int
 	for i := range entries {
 		e := &entries[i]
 		counters[i] = r.find(now, e)
 		c := &r.counters[counters[i]]
-		c.prepare(now, e)
-		o := store.Outcome{Short: !c.holds(now, e)}
+		c.Prepare(now, e)
+		o := store.Outcome{Short: !c.Holds(now, e)}
 		if o.Short && e.Rule.Mode != limit.Shadow {
 			result.Allowed = false
 		}
@@ -98,13 +106,20 @@ func (r *record) settle(now time.Duration, entries []store.Entry, result *store.
 		e, o, c := &entries[i], &result.Outcomes[i], &r.counters[counters[i]]
 		o.Never = e.Need > e.Limit.Size()
 		if o.Short && !o.Never {
-			o.Retry = c.wait(now, e)
+			o.Retry = c.Wait(now, e)
 		}
 		if result.Allowed && !o.Short && e.Want > 0 {
-			o.Granted = c.take(now, e)
+			o.Granted = c.Take(now, e)
 		}
-		o.Remaining, o.Reset = c.rest(now, e)
+		o.Remaining, o.Reset = c.Rest(now, e)
 		c.expires = now + o.Reset
+	}
+	// What was not there and was granted nothing stays away: no counter is a full
+	// one under any limit.
+	for i := len(r.counters) - 1; i >= old; i-- {
+		if at := slices.Index(counters[:len(entries)], i); result.Outcomes[at].Granted == 0 {
+			r.counters = slices.Delete(r.counters, i, i+1)
+		}
 	}
 }
 
@@ -112,15 +127,13 @@ func (r *record) settle(now time.Duration, entries []store.Entry, result *store.
 // full again: rules come and go, an account's record must not grow with them.
 const pruneAt = 16
 
-// find returns the index of the entry's counter and makes a full one if there
-// is none. That a refused ask can make a counter is no charge: a full counter
-// and none are the same.
+// find returns the index of the entry's counter and makes a full one if there is none.
 func (r *record) find(now time.Duration, e *store.Entry) int {
 	for i := range r.counters {
 		if r.counters[i].tag == e.Rule.Tag {
 			return i
 		}
 	}
-	r.counters = append(r.counters, fresh(now, e))
+	r.counters = append(r.counters, counter{Counter: states.Fresh(now, e), tag: e.Rule.Tag})
 	return len(r.counters) - 1
 }

@@ -134,7 +134,7 @@ func malformed(b *bench) {
 		want    string
 	}{
 		{"no subject", limit.Subject{}, []store.Entry{need(r, 1)}, "invalid ask: no subject"},
-		{"no entries", b.subject, nil, "invalid ask: 0 entries, want 1 to 32"},
+		{"no entries", b.subject, nil, "invalid ask: 0 entries, want 1 to 12"},
 		{"negative need", b.subject, []store.Entry{need(r, 1), need(log, -1)}, "invalid ask: rule log: need is -1, want 0 to 1000000000000"},
 		{"negative give", b.subject, []store.Entry{give(r, -5, 0)}, "invalid ask: rule r: give is -5, want 0 to 1000000000000"},
 		{"want below need", b.subject, []store.Entry{want(r, 3, 2)}, "invalid ask: rule r: want is 2, want need (3) to 1000000000000"},

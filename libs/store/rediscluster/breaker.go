@@ -1,0 +1,141 @@
+package rediscluster
+
+import (
+	"sync"
+	"time"
+)
+
+// The constants of the breaker.
+const (
+	tripTimeouts  = 3                      // consecutive timeouts that open it
+	tripFailures  = 0.5                    // part of the calls of a window that fail
+	tripCalls     = 20                     // and how many the window must have seen
+	tripSlot      = 100 * time.Millisecond // a tenth of the window
+	tripSlots     = 10
+	probeInterval = time.Second
+	stallSlack    = 2 * time.Millisecond // a deadline that fires later than this is our own stall
+)
+
+// State is what a pod thinks of a shard.
+type State uint8
+
+// The states, as the seed draws them.
+const (
+	Closed  State = iota // every call goes to the shard
+	Open                 // none does: rules fall back
+	Probing              // one real call finds out whether it is back
+)
+
+// String returns closed, open or probing.
+func (s State) String() string { return [...]string{"closed", "open", "probing"}[s] }
+
+// breaker stops calls to a shard that does not answer. Time is passed in, on
+// one monotonic clock. Safe for concurrent use.
+type breaker struct {
+	mu       sync.Mutex
+	state    State
+	timeouts int // consecutive
+	counted  time.Duration
+	slots    [tripSlots]struct{ slot, calls, failures int64 }
+	probeAt  time.Duration
+	changed  func(from, to State) // told under the lock
+	random   func() float64       // within [0, 1)
+}
+
+// allow reports whether a call may go to the shard, and whether it is the probe.
+func (b *breaker) allow(now time.Duration) (ok, probe bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.state == Closed:
+		return true, false
+	case now >= b.probeAt: // a probe whose end was never told must not be the last
+		b.become(Probing)
+		b.schedule(now)
+		return true, true
+	}
+	return false, false
+}
+
+// outcome is how a call to a shard ended.
+type outcome uint8
+
+const (
+	replied     outcome = iota // with whatever: the shard is there
+	timedOut                   // no reply in time
+	unreachable                // the shard says that it cannot, or is not there
+	unjudged                   // our own doing: no evidence
+)
+
+// done takes the end of a call that allow let through: sent is when it was,
+// deadline when its reply was due.
+func (b *breaker) done(now, sent, deadline time.Duration, end outcome, probe bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if end == timedOut && now > deadline+stallSlack {
+		end = unjudged
+	}
+	switch {
+	case probe && end == replied:
+		*b = breaker{changed: b.changed, random: b.random, state: b.state}
+		b.become(Closed)
+	case probe:
+		b.become(Open)
+		b.schedule(now)
+	case b.state == Closed:
+		b.judge(now, sent, end)
+	}
+}
+
+// judge counts a call while the breaker is closed.
+func (b *breaker) judge(now, sent time.Duration, end outcome) {
+	switch end {
+	case replied:
+		b.timeouts = 0
+		b.count(now, 0)
+		return
+	case unjudged:
+		return
+	case timedOut:
+		// Calls that were in flight when the last timeout was counted say the same.
+		if sent >= b.counted {
+			b.counted = now
+			b.timeouts++
+		}
+	}
+	calls, failures := b.count(now, 1)
+	if end == unreachable || b.timeouts >= tripTimeouts || calls >= tripCalls && float64(failures) >= tripFailures*float64(calls) {
+		b.become(Open)
+		b.schedule(now)
+	}
+}
+
+// count adds a call to the window and returns the window's sums.
+func (b *breaker) count(now time.Duration, failed int64) (calls, failures int64) {
+	slot := int64(now / tripSlot)
+	s := &b.slots[slot%tripSlots]
+	if s.slot != slot {
+		s.slot, s.calls, s.failures = slot, 0, 0
+	}
+	s.calls++
+	s.failures += failed
+	for i := range b.slots {
+		if b.slots[i].slot > slot-tripSlots {
+			calls += b.slots[i].calls
+			failures += b.slots[i].failures
+		}
+	}
+	return calls, failures
+}
+
+// schedule sets the next probe, with jitter: pods must not probe in step.
+func (b *breaker) schedule(now time.Duration) {
+	b.probeAt = now + time.Duration(float64(probeInterval)*(0.75+0.5*b.random()))
+}
+
+func (b *breaker) become(to State) {
+	if from := b.state; from != to {
+		b.state = to
+		b.changed(from, to)
+	}
+}

@@ -1,0 +1,26 @@
+// Package rediscluster keeps the counters in a Redis Cluster, or in one Redis
+// or Valkey server, shared by every pod.
+//
+// One call is one script (check.lua) over one subject's keys, which share a
+// hash tag and so a shard. The script decides everything and then writes; Redis
+// runs nothing else meanwhile, so no two pods spend one token. The time is the
+// server's.
+//
+// # When a shard does not answer
+//
+// A call has one timeout. It may have been executed, so it is never repeated;
+// what the server says without having executed anything (NOSCRIPT, TRYAGAIN,
+// MOVED, ASK) is followed. A breaker a shard stops the calls once a shard is
+// clearly gone and lets one probe a second find out whether it is back. A shard
+// is its slots, not its address: a replica that takes over closes the breaker.
+// Take returns errors that wrap store.ErrTimeout or store.ErrUnavailable; what
+// becomes of the request then is the fail mode's to say, in libs/limiter.
+//
+// A server that is absent when the store is made is an outage like any other:
+// New does not fail, and the store connects when it can.
+//
+// # Bounds
+//
+// Calls in flight are bounded a shard: one that is abandoned occupies its place
+// until its reply comes or the connection is closed.
+package rediscluster

@@ -1,0 +1,90 @@
+package rediscluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/shiplane/limits/libs/store"
+)
+
+// class is what kind of failure a call met: a small closed set, for metrics.
+type class string
+
+const (
+	classNone        class = "ok"
+	classTimeout     class = "timeout"     // asked, no reply in time: nothing is known
+	classConnection  class = "connection"  // refused, reset or not yet made
+	classNoScript    class = "noscript"    // the node's cache lacks the script: loaded, once
+	classTryAgain    class = "tryagain"    // a slot is on its way to another node: nothing was executed
+	classReadOnly    class = "readonly"    // asked a replica: a failover that we have not seen
+	classLoading     class = "loading"     // the node reads its data
+	classClusterDown class = "clusterdown" // the slot has no owner
+	classMasterDown  class = "masterdown"
+	classBusy        class = "busy"     // another script runs for ever
+	classOOM         class = "oom"      // the memory is full and nothing may be evicted
+	classAuth        class = "auth"     // the password has changed
+	classBug         class = "bug"      // anything else that the server says
+	classOverload    class = "overload" // too many calls of this pod are in flight
+	classOpen        class = "open"     // the breaker let no call through
+)
+
+// prefixes are how a server's errors begin.
+var prefixes = []struct {
+	prefix string
+	class  class
+}{
+	{"NOSCRIPT", classNoScript}, {"TRYAGAIN", classTryAgain}, {"READONLY", classReadOnly}, {"LOADING", classLoading},
+	{"CLUSTERDOWN", classClusterDown}, {"MASTERDOWN", classMasterDown}, {"BUSY", classBusy}, {"OOM", classOOM},
+	{"NOAUTH", classAuth}, {"WRONGPASS", classAuth}, {"NOPERM", classAuth}, {"MOVED", classClusterDown}, {"ASK", classClusterDown},
+}
+
+// classify says what class a call's error is of.
+func classify(err error) class {
+	if err == nil {
+		return classNone
+	}
+	if said, ok := rueidis.IsRedisErr(err); ok {
+		text := said.Error()
+		for _, p := range prefixes {
+			// A script's own error wraps that of the command in it.
+			if strings.HasPrefix(text, p.prefix) || strings.HasPrefix(text, "ERR "+p.prefix) {
+				return p.class
+			}
+		}
+		return classBug
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return classTimeout
+	}
+	return classConnection
+}
+
+// outcome is what a class tells of the shard.
+func (c class) outcome() outcome {
+	switch c {
+	case classNone, classBug, classNoScript:
+		return replied
+	case classTimeout:
+		return timedOut
+	case classOverload, classOpen:
+		return unjudged
+	}
+	return unreachable
+}
+
+// wrap makes the error that Take returns: it wraps the store's sentinel and
+// names the shard.
+func (c class) wrap(shard string, err error) error {
+	sentinel := store.ErrUnavailable
+	if c == classTimeout {
+		sentinel = store.ErrTimeout
+	}
+	if err == nil {
+		return fmt.Errorf("shard %s: %w: %s", shard, sentinel, c)
+	}
+	return fmt.Errorf("shard %s: %w: %s: %w", shard, sentinel, c, err)
+}

@@ -1,0 +1,144 @@
+package rediscluster
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+	"text/template"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+)
+
+//go:embed check.lua
+var source string
+
+// clockTIME is the script's clock: the server's own, in µs since store.Epoch.
+const clockTIME = `local now = call('TIME')
+now = (now[1] - 1767225600) * 1000000 + now[2]`
+
+// clockARGV lets a test drive the clock: its time comes as the second argument.
+const clockARGV = `local now = tonumber(ARGV[2])`
+
+// Bounds of a record: beyond crowded bytes, entries of rules that have not
+// counted for longer than any window are dropped.
+const (
+	recordHeader  = 8
+	recordEntry   = 20
+	recordCrowded = recordHeader + 16*recordEntry
+	recordStale   = 32 * 24 * 3600 * 1e6 // µs
+)
+
+// shape is what a script is unrolled for: two bytes an entry, kind and mode,
+// and whether the ask gives back. Scripts are few: an ask's entries are sorted.
+type shape struct {
+	entries string
+	gives   bool
+}
+
+const (
+	kindBucket = 't'
+	kindWindow = 'w'
+	kindLog    = 'z'
+)
+
+// kindOf is an entry's byte in a shape.
+func kindOf(r *limit.Rule) byte {
+	switch r.Algorithm {
+	case limit.FixedWindow:
+		return kindWindow
+	case limit.SlidingLog:
+		return kindLog
+	}
+	return kindBucket
+}
+
+// scripts renders the template for each shape once. Safe for concurrent use.
+type scripts struct {
+	clock    string
+	template *template.Template
+	known    sync.Map // shape → *script
+}
+
+// script is the source for one shape and its name in the server's cache.
+type script struct {
+	text, sha string
+	logs      int // keys besides the record
+	record    bool
+}
+
+func newScripts(clock string) (*scripts, error) {
+	t, err := template.New("check.lua").Delims("[[", "]]").Option("missingkey=error").Parse(source)
+	if err != nil {
+		return nil, fmt.Errorf("check.lua: %w", err)
+	}
+	return &scripts{clock: clock, template: t}, nil
+}
+
+// entryView is an entry as the template sees it.
+type entryView struct {
+	N                           int
+	Bucket, Window, Log, Shadow bool
+	Key                         int // a log's, in KEYS
+	Params                      string
+}
+
+type scriptView struct {
+	Clock             string
+	Entries, InRecord []entryView
+	Gives, Record     bool
+	Format            string
+	RecordSize        int
+	Crowded           int
+	Stale             int64
+	Reserve           int
+}
+
+func (s *scripts) of(sh shape) (*script, error) {
+	if known, ok := s.known.Load(sh); ok {
+		return known.(*script), nil
+	}
+	v := scriptView{Clock: s.clock, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Reserve: store.LendReserve}
+	key := 1
+	if strings.ContainsAny(sh.entries, "tw") {
+		key = 2
+	}
+	logs := 0
+	for i := 0; i < len(sh.entries); i += 2 {
+		e := entryView{N: i/2 + 1, Shadow: sh.entries[i+1] == 's'}
+		var names, format string
+		switch sh.entries[i] {
+		case kindBucket:
+			e.Bucket, names, format = true, "t R B m q", "I4dddd"
+		case kindWindow:
+			e.Window, names, format = true, "t L C m q", "I4dddd"
+		default:
+			e.Log, names, format = true, "x L C m q", "c8dddd"
+			e.Key = key + logs
+			logs++
+		}
+		if sh.gives {
+			names, format = names+" y f", format+"dd"
+		}
+		var params []string
+		for _, name := range strings.Fields(names) {
+			params = append(params, fmt.Sprint(name, e.N))
+		}
+		e.Params = strings.Join(params, ", ")
+		v.Format += format
+		v.Entries = append(v.Entries, e)
+		if !e.Log {
+			v.InRecord = append(v.InRecord, e)
+		}
+	}
+	v.Record = len(v.InRecord) > 0
+	v.RecordSize = recordHeader + len(v.InRecord)*recordEntry
+	var text strings.Builder
+	if err := s.template.Execute(&text, &v); err != nil {
+		return nil, fmt.Errorf("check.lua for shape %q: %w", sh.entries, err)
+	}
+	made := &script{text: text.String(), sha: sha1Hex(text.String()), logs: logs, record: v.Record}
+	known, _ := s.known.LoadOrStore(sh, made)
+	return known.(*script), nil
+}

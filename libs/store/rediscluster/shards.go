@@ -1,0 +1,133 @@
+package rediscluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// slotCount is how many slots a Redis Cluster has.
+const slotCount = 16384
+
+// shard is some slots and what this pod thinks of whoever serves them. It
+// stays the same when another node takes the slots over.
+type shard struct {
+	name     string // "0-5460": its slots; "all" for a standalone server
+	breaker  breaker
+	inFlight atomic.Int64
+}
+
+// shards knows which shard a slot belongs to. Safe for concurrent use.
+type shards struct {
+	bySlot  atomic.Pointer[[slotCount]*shard]
+	changed func(shard string, from, to State)
+}
+
+// newShards begins with one shard for all slots, until the topology is known.
+func newShards(changed func(shard string, from, to State)) *shards {
+	s := &shards{changed: changed}
+	var all [slotCount]*shard
+	one := s.make("all")
+	for i := range all {
+		all[i] = one
+	}
+	s.bySlot.Store(&all)
+	return s
+}
+
+func (s *shards) make(name string) *shard {
+	sh := &shard{name: name}
+	sh.breaker.random = rand.Float64
+	sh.breaker.changed = func(from, to State) { s.changed(name, from, to) }
+	return sh
+}
+
+// of returns the shard of a command's slot; a standalone server has none.
+func (s *shards) of(slot uint16) *shard { return s.bySlot.Load()[slot%slotCount] }
+
+// all returns each shard once, by its first slot.
+func (s *shards) all() []*shard {
+	bySlot := s.bySlot.Load()
+	return slices.Compact(slices.Clone(bySlot[:]))
+}
+
+// slotRange is one row of CLUSTER SLOTS.
+type slotRange struct {
+	first, last int64
+	owner       string
+}
+
+// update takes a topology over. A shard whose slots are the same keeps its
+// breaker, whoever serves them.
+func (s *shards) update(ranges []slotRange) {
+	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
+	names := map[string]string{} // owner → its slots
+	for _, r := range ranges {
+		if names[r.owner] != "" {
+			names[r.owner] += ","
+		}
+		names[r.owner] += fmt.Sprintf("%d-%d", r.first, r.last)
+	}
+	old := s.bySlot.Load()
+	known := map[string]*shard{}
+	for _, sh := range s.all() {
+		known[sh.name] = sh
+	}
+	next := *old // slots that nobody serves stay with whom they were
+	for _, r := range ranges {
+		name := names[r.owner]
+		if known[name] == nil {
+			known[name] = s.make(name)
+		}
+		for i := r.first; i <= min(r.last, slotCount-1); i++ {
+			next[i] = known[name]
+		}
+	}
+	if next != *old {
+		s.bySlot.Store(&next)
+	}
+}
+
+// topologyEvery is how often the slots' owners are asked for, besides what
+// redirections tell the client: a new shard begins with a closed breaker.
+const topologyEvery = 5 * time.Second
+
+// refresh asks any node for the topology.
+func (s *shards) refresh(ctx context.Context, client rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, topologyEvery)
+	defer cancel()
+	rows, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return fmt.Errorf("cluster slots: %w", err)
+	}
+	var ranges []slotRange
+	for _, row := range rows {
+		columns, err := row.ToArray()
+		if err != nil || len(columns) < 3 {
+			return fmt.Errorf("cluster slots: a row of %d columns: %w", len(columns), err)
+		}
+		r := slotRange{}
+		if r.first, err = columns[0].AsInt64(); err != nil {
+			return fmt.Errorf("cluster slots: first slot: %w", err)
+		}
+		if r.last, err = columns[1].AsInt64(); err != nil {
+			return fmt.Errorf("cluster slots: last slot: %w", err)
+		}
+		node, err := columns[2].ToArray()
+		if err != nil || len(node) < 3 {
+			return fmt.Errorf("cluster slots: a node of %d columns: %w", len(node), err)
+		}
+		if r.owner, err = node[2].ToString(); err != nil {
+			return fmt.Errorf("cluster slots: node id: %w", err)
+		}
+		ranges = append(ranges, r)
+	}
+	s.update(ranges)
+	return nil
+}

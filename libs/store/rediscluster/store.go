@@ -1,0 +1,306 @@
+package rediscluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/shiplane/limits/libs/store"
+)
+
+// Config is what a Store is made of.
+type Config struct {
+	// URL is redis://HOST:PORT[,HOST:PORT…], or rediss:// for TLS: any nodes of a
+	// cluster, or one server. It holds no password: that is a secret.
+	URL                string
+	Username, Password string
+	TLS                *tls.Config // for rediss://; nil: the system's roots
+
+	Timeout  time.Duration // of a call; zero: 5 ms
+	InFlight int64         // calls in flight a shard, at most; zero: 1024
+
+	Observer Observer     // nil: nobody
+	Logger   *slog.Logger // nil: slog.Default
+}
+
+// An Observer is told what becomes of calls. Its methods are called on the path
+// of requests: they must not block. Safe for concurrent use.
+type Observer interface {
+	// Call tells of one call: which shard, the class of its error ("ok": none)
+	// and how long it took.
+	Call(shard, class string, took time.Duration)
+	// Breaker tells that a shard's breaker changed its state.
+	Breaker(shard string, from, to State)
+	// Clock tells how far a shard's clock is ahead of this pod's, at most.
+	Clock(shard string, ahead time.Duration)
+}
+
+// The defaults of Config.
+const (
+	DefaultTimeout  = 5 * time.Millisecond
+	DefaultInFlight = 1024
+)
+
+const (
+	connectTimeout = time.Second // of a connection that is made
+	connectPause   = time.Second // between attempts to reach a store that is absent
+	tryAgainPause  = 500 * time.Microsecond
+	tryAgainMax    = 8 // times that a slot on its way to another node is asked again
+)
+
+// Store is a store.Store in Redis. Safe for concurrent use.
+type Store struct {
+	cfg     Config
+	scripts *scripts
+	shards  *shards
+	client  atomic.Pointer[rueidis.Client]
+	start   time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+	driven  func() time.Duration // for tests: the scripts' clock
+}
+
+// New makes a store and connects in the background. An error names the field
+// of cfg that is wrong; a server that cannot be reached is none.
+func New(cfg Config) (*Store, error) { return newStore(cfg, nil) }
+
+func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.InFlight == 0 {
+		cfg.InFlight = DefaultInFlight
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = nobody{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Timeout < 0 || cfg.InFlight < 0 {
+		return nil, fmt.Errorf("redis timeout %v, in flight %d: want more than 0", cfg.Timeout, cfg.InFlight)
+	}
+	option, err := cfg.option()
+	if err != nil {
+		return nil, err
+	}
+	clock := clockTIME
+	if driven != nil {
+		clock = clockARGV
+	}
+	s := &Store{cfg: cfg, start: time.Now(), driven: driven}
+	if s.scripts, err = newScripts(clock); err != nil {
+		return nil, err
+	}
+	s.shards = newShards(s.breakerChanged)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.done.Go(func() { s.connect(option) })
+	return s, nil
+}
+
+// option turns the configuration into the client's.
+func (cfg *Config) option() (rueidis.ClientOption, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		return rueidis.ClientOption{}, fmt.Errorf("redis URL: %w", errors.Unwrap(err)) // without the URL: it may hold a secret
+	}
+	if _, secret := u.User.Password(); secret {
+		return rueidis.ClientOption{}, errors.New("redis URL holds a password: give it by file or environment")
+	}
+	if u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return rueidis.ClientOption{}, fmt.Errorf("redis URL %q: want redis://HOST:PORT[,HOST:PORT] or rediss://…", cfg.URL)
+	}
+	option := rueidis.ClientOption{
+		InitAddress: strings.Split(u.Host, ","), ShuffleInit: true, ClientName: "shiplane-limits",
+		Username: cfg.Username, Password: cfg.Password,
+		DisableCache: true, DisableRetry: true,
+		// A deadline that fires must not close the connection under the other calls.
+		AlwaysPipelining: true,
+		ConnWriteTimeout: connectTimeout,
+		ClusterOption:    rueidis.ClusterOption{ShardsRefreshInterval: time.Second},
+	}
+	if option.Username == "" {
+		option.Username = u.User.Username()
+	}
+	option.Dialer.Timeout = connectTimeout
+	if u.Scheme == "rediss" {
+		if option.TLSConfig = cfg.TLS; cfg.TLS == nil {
+			option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+	}
+	return option, nil
+}
+
+// connect makes the client, however long it takes, and then follows the topology.
+func (s *Store) connect(option rueidis.ClientOption) {
+	for attempt := 0; ; attempt++ {
+		client, err := rueidis.NewClient(option)
+		if err == nil {
+			s.client.Store(&client)
+			s.cfg.Logger.Info("connected to the counter store", "addresses", option.InitAddress)
+			break
+		}
+		if attempt == 0 {
+			s.cfg.Logger.Error("the counter store cannot be reached; fail modes decide until it can", "addresses", option.InitAddress, "error", err)
+		}
+		if !s.sleep(time.Duration(float64(connectPause) * (0.5 + rand.Float64()))) {
+			return
+		}
+	}
+	client := *s.client.Load()
+	defer client.Close()
+	for logged := false; ; {
+		err := s.shards.refresh(s.ctx, client)
+		if standalone(err) {
+			<-s.ctx.Done()
+			return
+		}
+		if err != nil && !logged {
+			s.cfg.Logger.Warn("the cluster's topology cannot be read", "error", err)
+		}
+		logged = err != nil
+		if !s.sleep(topologyEvery) {
+			return
+		}
+	}
+}
+
+// standalone reports whether a server has said that it is in no cluster.
+func standalone(err error) bool {
+	var said *rueidis.RedisError
+	return errors.As(err, &said) && strings.Contains(said.Error(), "cluster support disabled")
+}
+
+// sleep waits and reports whether the store still is open.
+func (s *Store) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// Close ends the connections. Calls in flight fail.
+func (s *Store) Close() {
+	s.cancel()
+	s.done.Wait()
+}
+
+// Take implements store.Store. ctx can only shorten the store's timeout.
+func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) error {
+	if err := ask.Validate(); err != nil {
+		return err
+	}
+	client := s.client.Load()
+	if client == nil {
+		return classConnection.wrap("all", nil)
+	}
+	order, sh := order(ask)
+	script, err := s.scripts.of(sh)
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	keys, args := s.arguments(ask, order[:len(ask.Entries)], sh, script)
+	reply, err := s.call(ctx, *client, script, keys, args)
+	if err != nil {
+		return err
+	}
+	if err := decode(reply, ask, order[:len(ask.Entries)], result); err != nil {
+		return classBug.wrap(keys[0], err)
+	}
+	return nil
+}
+
+func (s *Store) arguments(ask *store.Ask, order []int, sh shape, script *script) (keys, args []string) {
+	if script.record {
+		keys = append(keys, Key(ask.Subject))
+	}
+	for _, i := range order {
+		if kindOf(ask.Entries[i].Rule) == kindLog {
+			keys = append(keys, LogKey(ask.Subject, ask.Entries[i].Rule.ID))
+		}
+	}
+	args = append(args, rueidis.BinaryString(encode(ask, order, sh.gives)))
+	if s.driven != nil {
+		args = append(args, fmt.Sprint(int64(s.driven()/time.Microsecond)))
+	}
+	return keys, args
+}
+
+// call runs the script on the keys' shard, if its breaker lets it.
+func (s *Store) call(ctx context.Context, client rueidis.Client, script *script, keys, args []string) (string, error) {
+	command := client.B().Evalsha().Sha1(script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	shard := s.shards.of(command.Slot())
+	sent := time.Since(s.start)
+	ok, probe := shard.breaker.allow(sent)
+	if !ok {
+		s.cfg.Observer.Call(shard.name, string(classOpen), 0)
+		return "", classOpen.wrap(shard.name, nil)
+	}
+	if shard.inFlight.Add(1) > s.cfg.InFlight {
+		shard.inFlight.Add(-1)
+		shard.breaker.done(sent, sent, sent, unjudged, probe)
+		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
+		return "", classOverload.wrap(shard.name, nil)
+	}
+	defer shard.inFlight.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply, err := client.Do(ctx, command).ToString()
+	for try := 0; err != nil && try < tryAgainMax; try++ {
+		switch classify(err) {
+		case classNoScript:
+			reply, err = client.Do(ctx, client.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+			continue
+		case classTryAgain:
+			if pause(ctx, tryAgainPause) {
+				reply, err = client.Do(ctx, client.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+				continue
+			}
+		}
+		break
+	}
+	now := time.Since(s.start)
+	class := classify(err)
+	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
+	s.cfg.Observer.Call(shard.name, string(class), now-sent)
+	if err != nil {
+		return "", class.wrap(shard.name, err)
+	}
+	return reply, nil
+}
+
+// pause waits within ctx and reports whether there is time left.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Store) breakerChanged(shard string, from, to State) {
+	s.cfg.Observer.Breaker(shard, from, to)
+	s.cfg.Logger.Warn("a shard's breaker changed", "shard", shard, "from", from.String(), "to", to.String())
+}
+
+type nobody struct{}
+
+func (nobody) Call(string, string, time.Duration) {}
+func (nobody) Breaker(string, State, State)       {}
+func (nobody) Clock(string, time.Duration)        {}
