@@ -20,10 +20,9 @@ import (
 
 // Bounds of a key file.
 const (
-	FileMax    = 16 << 20 // bytes: about 140,000 keys, which take some seconds to read
-	accountMax = 64       // bytes
-	planMax    = 64       // bytes
-	nameMax    = 128      // bytes
+	FileMax = 16 << 20 // bytes: about 140,000 keys, which take some seconds to read
+	idMax   = 64       // bytes of an account or a plan
+	nameMax = 128      // bytes
 
 	colonColumnMax = 256 // of a colon outside braces: each level of nesting is further right
 )
@@ -189,10 +188,10 @@ func (r *reader) add(i int, path, hash string, key *Key, nodes map[string]ast.No
 		// The value may be a key, written here by mistake: it is not repeated.
 		r.fault(nodes["hash"], path+".hash", "", fmt.Sprintf("has %d characters: want %s and 64 hexadecimal digits, as gateway hash-key prints", len(hash), hashPrefix))
 	}
-	if !visible(key.Account, accountMax) {
-		r.fault(nodes["account"], path+".account", fmt.Sprintf("%.80q", key.Account), fmt.Sprintf("want 1 to %d visible ASCII characters, no spaces", accountMax))
+	if !visible(key.Account) {
+		r.fault(nodes["account"], path+".account", fmt.Sprintf("%.80q", key.Account), fmt.Sprintf("want 1 to %d visible ASCII characters, no spaces", idMax))
 	}
-	if !visible(key.Plan, planMax) || key.Plan == ruleset.PlanAnonymous {
+	if !visible(key.Plan) || key.Plan == ruleset.PlanAnonymous {
 		r.fault(nodes["plan"], path+".plan", fmt.Sprintf("%.80q", key.Plan), "want a plan of the rules, not "+ruleset.PlanAnonymous)
 	}
 	if len(key.Name) > nameMax {
@@ -226,13 +225,14 @@ func parseHash(text string) (sum [sha256.Size]byte, ok bool) {
 	return sum, err == nil
 }
 
-func visible(text string, most int) bool {
+// visible reports whether text can be an id: it stands in logs and in the store's keys.
+func visible(text string) bool {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {
 			return false
 		}
 	}
-	return text != "" && len(text) <= most
+	return text != "" && len(text) <= idMax
 }
 
 // textOf returns the text of a value; an account may well look like a number.
