@@ -159,7 +159,7 @@ if dirty then
   if e[[.N]] > exp then exp = e[[.N]] end
 [[- end]]
   local ttl = (exp - now) / 1000
-  call('SET', KEYS[1], pack('<d[[range .InRecord]]I4dd[[end]]', exp[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest, 'PX', ttl - ttl % 1 + 1)
+  call('SET', KEYS[1], pack('<d[[range .InRecord]]I4dd[[end]]', exp[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest, 'PX', ttl - ttl % 1 + [[$.Grace]])
 end
 [[- end]]
 [[- range .Entries]][[if .Log]]
@@ -176,7 +176,7 @@ if g[[.N]] > 0 or o[[.N]][[if $.Gives]] or h[[.N]].gone[[end]] then
     call('ZADD', key, now, x[[.N]] .. pack('<I4', g[[.N]]))
     c[[.N]], n[[.N]] = c[[.N]] + g[[.N]], now
     local ttl = L[[.N]] / 1000
-    call('PEXPIRE', key, ttl - ttl % 1 + 1)
+    call('PEXPIRE', key, ttl - ttl % 1 + [[$.Grace]])
   end
 end
 [[- end]][[end]]

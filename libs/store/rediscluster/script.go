@@ -14,12 +14,19 @@ import (
 //go:embed check.lua
 var source string
 
-// clockTIME is the script's clock: the server's own, in µs since store.Epoch.
-const clockTIME = `local now = call('TIME')
-now = (now[1] - 1767225600) * 1000000 + now[2]`
+// clock is what a script takes for the time.
+type clock struct {
+	lua   string // sets now, in µs since store.Epoch
+	grace int    // ms that a key outlives what it says
+}
 
-// clockARGV lets a test drive the clock: its time comes as the second argument.
-const clockARGV = `local now = tonumber(ARGV[2])`
+// serverClock is the server's own.
+var serverClock = clock{grace: 1, lua: `local now = call('TIME')
+now = (now[1] - 1767225600) * 1000000 + now[2]`}
+
+// drivenClock lets a test drive the time: it comes as the second argument. The
+// server's own clock, by which keys expire, is kept out of it.
+var drivenClock = clock{grace: 24 * 3600 * 1000, lua: `local now = tonumber(ARGV[2])`}
 
 // Bounds of a record: beyond crowded bytes, entries of rules that have not
 // counted for longer than any window are dropped.
@@ -56,7 +63,7 @@ func kindOf(r *limit.Rule) byte {
 
 // scripts renders the template for each shape once. Safe for concurrent use.
 type scripts struct {
-	clock    string
+	clock    clock
 	template *template.Template
 	known    sync.Map // shape → *script
 }
@@ -68,7 +75,7 @@ type script struct {
 	record    bool
 }
 
-func newScripts(clock string) (*scripts, error) {
+func newScripts(clock clock) (*scripts, error) {
 	t, err := template.New("check.lua").Delims("[[", "]]").Option("missingkey=error").Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("check.lua: %w", err)
@@ -86,6 +93,7 @@ type entryView struct {
 
 type scriptView struct {
 	Clock             string
+	Grace             int
 	Entries, InRecord []entryView
 	Gives, Record     bool
 	Format            string
@@ -99,7 +107,7 @@ func (s *scripts) of(sh shape) (*script, error) {
 	if known, ok := s.known.Load(sh); ok {
 		return known.(*script), nil
 	}
-	v := scriptView{Clock: s.clock, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Reserve: store.LendReserve}
+	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Reserve: store.LendReserve}
 	key := 1
 	if strings.ContainsAny(sh.entries, "tw") {
 		key = 2

@@ -95,9 +95,9 @@ func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	clock := clockTIME
+	clock := serverClock
 	if driven != nil {
-		clock = clockARGV
+		clock = drivenClock
 	}
 	s := &Store{cfg: cfg, start: time.Now(), driven: driven}
 	if s.scripts, err = newScripts(clock); err != nil {
