@@ -95,6 +95,10 @@ type Rule struct {
 	FailMode  FailMode
 	Counts    Counts // for windows and logs; buckets always count cost
 
+	// Largest is the largest charge that one request can make under the rule;
+	// 0 says that only the request at hand tells.
+	Largest int64
+
 	// Tag names the rule's counter within a subject's record: TagOf. Two rules
 	// of a domain never share one; a ruleset refuses the second.
 	Tag uint32

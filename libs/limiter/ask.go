@@ -168,6 +168,7 @@ func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies
 			continue
 		}
 		s.known.learn(sent, result.At, e.Rule, e.Limit, e.Need, o)
+		s.fallback = nil
 		switch {
 		case e.Want == 0:
 		case !result.Allowed:

@@ -94,22 +94,12 @@ func (c *Core) serve(now time.Duration, r *record, call *Call, err error) Step {
 	if call.decision.Cause == nil {
 		call.decision.Cause = err
 	}
-	if !fail(charges, outcomes) {
+	if !c.fail(now, r, charges, outcomes) {
 		return StepDone
 	}
 	c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], false)
-	c.fellBack(now, r, charges, outcomes)
 	g.by = limit.ByFallback
 	return StepGo
-}
-
-// fellBack counts what was admitted without an answer: the cap bounds it.
-func (c *Core) fellBack(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
-	for i := range charges {
-		if outcomes[i].DecidedBy == limit.ByFallback {
-			r.state(now, &charges[i], &c.out).admitted(now, &charges[i], charges[i].Cost)
-		}
-	}
 }
 
 // byStore says of what the stages found after a reply that the store decided it.
@@ -151,11 +141,10 @@ func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, e
 	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.payments[g.first:g.end]
 	f := &call.flight
 	if err != nil {
-		if !fail(charges, outcomes) {
+		if !c.fail(now, r, charges, outcomes) {
 			c.unspend(now, r, charges, payments, g)
 			return StepDone
 		}
-		c.fellBack(now, r, charges, outcomes)
 		g.by = limit.ByFallback
 		return StepGo
 	}
@@ -163,6 +152,7 @@ func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, e
 		ch, o, reply := &charges[j], &outcomes[j], &f.result.Outcomes[i]
 		s := r.state(now, ch, &c.out)
 		s.known.learn(f.sent, f.result.At, ch.Rule, ch.Limit, ch.Cost, reply)
+		s.fallback = nil
 		o.DecidedBy, o.Known = limit.ByStore, true
 		o.Short, o.Never, o.Retry = reply.Short, reply.Never, reply.Retry
 		o.Remaining, o.Reset = reply.Remaining, reply.Reset

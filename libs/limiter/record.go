@@ -5,6 +5,7 @@ import (
 
 	"github.com/shiplane/limits/libs/bucket"
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store/counter"
 )
 
 // record is all that a pod keeps of one subject. It is only touched under its
@@ -17,16 +18,17 @@ type record struct {
 
 // state is what a pod keeps of one rule for one subject.
 type state struct {
-	tag     uint32
-	rule    *limit.Rule
-	limit   limit.Limit   // under which the rest was learned
-	cap     bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
-	lease   lease
-	waiting int64 // the charges of the requests in the queue
-	known   knowledge
-	hold    hold
-	demand  demand
-	shadow  tally // a shadow rule's charges that the store has not been told
+	tag      uint32
+	rule     *limit.Rule
+	limit    limit.Limit   // under which the rest was learned
+	cap      bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
+	lease    lease
+	waiting  int64 // the charges of the requests in the queue
+	known    knowledge
+	hold     hold
+	demand   demand
+	shadow   tally            // a shadow rule's charges that the store has not been told
+	fallback *counter.Counter // this pod's part of the limit while the store does not answer; nil: it does
 }
 
 // statesMax bounds a record: rules come and go while a subject stays. Beyond

@@ -109,7 +109,9 @@ func (b *builder) matches(path string, r *rulesv1.Rule, rule *limit.Rule) {
 	if rule.Kind == limit.Account && rule.Plan == PlanAnonymous {
 		b.fault(path+".identity", "api_key", "can never match: requests of plan %s have no account", PlanAnonymous)
 	}
-	if route, _ := b.next.costliest(rule); rule.Kind == limit.User && route == nil && (rule.Route == "" || b.knows("routes", rule.Route)) {
+	route, largest := b.next.costliest(rule)
+	rule.Largest = largest
+	if rule.Kind == limit.User && route == nil && (rule.Route == "" || b.knows("routes", rule.Route)) {
 		b.fault(path+".identity", "user", "can never match: no route of the rule has a user_field")
 	}
 }
