@@ -198,6 +198,22 @@ func (s *Store) Close() {
 	s.done.Wait()
 }
 
+// Command is the call that Take makes for an ask, for those who measure it: the
+// script's text, its keys and its arguments, which are binary.
+func Command(ask *store.Ask) (script string, keys, args []string, err error) {
+	all, err := newScripts(serverClock)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	order, sh := order(ask)
+	one, err := all.of(sh)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	keys, args = (&Store{}).arguments(ask, order[:len(ask.Entries)], sh, one)
+	return one.text, keys, args, nil
+}
+
 // Take implements store.Store. ctx can only shorten the store's timeout.
 func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) error {
 	if err := ask.Validate(); err != nil {
