@@ -35,12 +35,12 @@ type builder struct {
 
 // build returns the snapshot of set, to be used only if there are no faults.
 // read are the faults that were found in reading set.
-func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults) (*Ruleset, Faults) {
+func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming) (*Ruleset, Faults) {
 	b := &builder{
 		set: set, faults: append(Faults(nil), read...), faulted: map[string]bool{},
 		declared: map[string]int{}, previous: map[string]*limit.Rule{},
 		next: &Ruleset{
-			source: set, revision: cmp.Or(set.GetRevision(), 1), other: &Route{Cost: 1},
+			source: set, naming: naming, revision: cmp.Or(set.GetRevision(), 1), other: &Route{Cost: 1},
 			mux: http.NewServeMux(), patterns: map[string]*Route{},
 			index: map[place]*row{}, exceptions: map[limit.Subject][]exception{},
 		},

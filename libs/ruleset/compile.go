@@ -16,8 +16,8 @@ import (
 // or previous itself (see the package's comment), and so nil without previous.
 // It is previous, too, if nothing has changed and set has no revision of its
 // own.
-func Compile(set *rulesv1.Ruleset, previous *Ruleset) (*Ruleset, Faults) {
-	return compile(proto.CloneOf(set), previous, nil)
+func Compile(set *rulesv1.Ruleset, previous *Ruleset, options ...Option) (*Ruleset, Faults) {
+	return compile(proto.CloneOf(set), previous, nil, namingOf(options))
 }
 
 // patches bounds how often faulty items are replaced: the first time by what
@@ -25,8 +25,8 @@ func Compile(set *rulesv1.Ruleset, previous *Ruleset) (*Ruleset, Faults) {
 const patches = 2
 
 // compile is Compile with the faults that reading a file has found in set.
-func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults) (*Ruleset, Faults) {
-	next, faults := build(set, previous, read)
+func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming) (*Ruleset, Faults) {
+	next, faults := build(set, previous, read, naming)
 	left := faults
 	for range patches {
 		if len(left) == 0 {
@@ -35,8 +35,8 @@ func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults) (*Ruleset, Fa
 		if previous == nil || structural(left) {
 			return previous, faults
 		}
-		set = patch(set, left, previous.source)
-		next, left = build(set, previous, nil)
+		set = patch(set, left, previous.source, naming)
+		next, left = build(set, previous, nil, naming)
 	}
 	if len(left) > 0 {
 		return previous, faults
@@ -60,8 +60,8 @@ func structural(faults Faults) bool {
 // key, however it is spelled.
 type exceptionID struct{ rule, key string }
 
-func exceptionIDOf(o *rulesv1.Override, rule *rulesv1.Rule) exceptionID {
-	key, err := identityID(kinds[rule.GetIdentity()], o.GetKey())
+func (n Naming) exceptionIDOf(o *rulesv1.Override, rule *rulesv1.Rule) exceptionID {
+	key, err := n.identityID(kinds[rule.GetIdentity()], o.GetKey())
 	if err != nil {
 		key = o.GetKey()
 	}
@@ -70,7 +70,7 @@ func exceptionIDOf(o *rulesv1.Override, rule *rulesv1.Rule) exceptionID {
 
 // patch returns set with its faulty rules and overrides replaced by those of
 // good, or left out if good has none. The faults are not structural.
-func patch(set *rulesv1.Ruleset, faults Faults, good *rulesv1.Ruleset) *rulesv1.Ruleset {
+func patch(set *rulesv1.Ruleset, faults Faults, good *rulesv1.Ruleset, naming Naming) *rulesv1.Ruleset {
 	bad := make(map[string]bool, len(faults))
 	for _, f := range faults {
 		bad[itemOf(f.Path)] = true
@@ -90,25 +90,25 @@ func patch(set *rulesv1.Ruleset, faults Faults, good *rulesv1.Ruleset) *rulesv1.
 			rules[r.GetId()] = r
 		}
 	}
-	out.Overrides = patchOverrides(set, bad, good, rules)
+	out.Overrides = naming.patchOverrides(set, bad, good, rules)
 	return out
 }
 
 // patchOverrides is patch for overrides: those of one rule and key stand or
 // fall together, since they share out time between them. rules are the patched
 // ones; an override of a rule that was left out goes with it.
-func patchOverrides(set *rulesv1.Ruleset, bad map[string]bool, good *rulesv1.Ruleset, rules map[string]*rulesv1.Rule) []*rulesv1.Override {
+func (n Naming) patchOverrides(set *rulesv1.Ruleset, bad map[string]bool, good *rulesv1.Ruleset, rules map[string]*rulesv1.Rule) []*rulesv1.Override {
 	replaced := map[exceptionID]bool{}
 	for i, o := range set.GetOverrides() {
 		if bad[fmt.Sprintf("overrides[%d]", i)] {
-			replaced[exceptionIDOf(o, rules[o.GetRule()])] = true
+			replaced[n.exceptionIDOf(o, rules[o.GetRule()])] = true
 		}
 	}
 	var out []*rulesv1.Override
 	add := func(from []*rulesv1.Override, replacement bool) {
 		for _, o := range from {
 			rule := rules[o.GetRule()]
-			if rule != nil && replaced[exceptionIDOf(o, rule)] == replacement {
+			if rule != nil && replaced[n.exceptionIDOf(o, rule)] == replacement {
 				out = append(out, o)
 			}
 		}

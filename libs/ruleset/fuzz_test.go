@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		c := &Caller{Plan: PlanAnonymous}
-		if c.IP, err = limit.NewSubject(set.Domain(), limit.IP, AddressID(netip.MustParseAddr("192.0.2.1"))); err != nil {
+		if c.IP, err = limit.NewSubject(set.Domain(), limit.IP, set.Naming().AddressID(netip.MustParseAddr("192.0.2.1"))); err != nil {
 			t.Fatal(err)
 		}
 		var req limit.Request

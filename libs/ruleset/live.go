@@ -15,18 +15,19 @@ import (
 type Live struct {
 	current atomic.Pointer[Ruleset]
 	path    string // "" if it comes from no file
+	options []Option
 	log     *slog.Logger
 	text    []byte // what was read last, good or bad; only Run touches it
 }
 
 // Open loads the rule file at path. An error names the path and every fault;
 // it wraps Faults unless the file could not be read. log is told of reloads.
-func Open(path string, log *slog.Logger) (*Live, error) {
+func Open(path string, log *slog.Logger, options ...Option) (*Live, error) {
 	text, err := filewatch.Read(path, FileMax)
 	if err != nil {
 		return nil, fmt.Errorf("rule file: %w", err)
 	}
-	live, err := OpenBytes(path, text)
+	live, err := OpenBytes(path, text, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -36,23 +37,23 @@ func Open(path string, log *slog.Logger) (*Live, error) {
 
 // OpenBytes loads a rule file that is at hand, such as an embedded one, and
 // never changes. name stands for it in errors.
-func OpenBytes(name string, text []byte) (*Live, error) {
-	set, faults := load(text, nil)
+func OpenBytes(name string, text []byte, options ...Option) (*Live, error) {
+	set, faults := load(text, nil, options...)
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("rule file %s: %w", name, faults)
 	}
-	live := &Live{text: text}
+	live := &Live{text: text, options: options}
 	live.current.Store(set)
 	return live, nil
 }
 
 // load is Parse and Compile in one, its faults with their positions.
-func load(text []byte, previous *Ruleset) (*Ruleset, Faults) {
+func load(text []byte, previous *Ruleset, options ...Option) (*Ruleset, Faults) {
 	set, positions, faults := Parse(text)
 	if set == nil {
 		return previous, faults
 	}
-	next, faults := compile(set, previous, faults)
+	next, faults := compile(set, previous, faults, namingOf(options))
 	positions.Locate(faults)
 	return next, faults
 }
@@ -82,7 +83,7 @@ func (l *Live) reload(text []byte, err error) {
 		return
 	}
 	l.text = text
-	next, faults := load(text, before)
+	next, faults := load(text, before, l.options...)
 	l.current.Store(next)
 	switch {
 	case len(faults) > 0 && next == before:

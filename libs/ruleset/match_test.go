@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,9 +53,9 @@ func subject(t testing.TB, kind limit.Kind, id string) limit.Subject {
 // caller returns the caller as a gateway would make it; "" is no such identity.
 func caller(t testing.TB, plan, account, ip, user string) *Caller {
 	t.Helper()
-	c := &Caller{Plan: plan, Account: subject(t, limit.Account, account), User: subject(t, limit.User, UserID(user))}
+	c := &Caller{Plan: plan, Account: subject(t, limit.Account, account), User: subject(t, limit.User, Naming{}.UserID(user))}
 	if ip != "" {
-		c.IP = subject(t, limit.IP, AddressID(netip.MustParseAddr(ip)))
+		c.IP = subject(t, limit.IP, Naming{}.AddressID(netip.MustParseAddr(ip)))
 	}
 	return c
 }
@@ -180,33 +181,70 @@ func TestLargestCostIsOverTheRoutesOfTheRule(t *testing.T) {
 // The spelling of an address does not give a caller more counters; another
 // subscriber has another.
 func TestAddressIDIsOnePerSubscriber(t *testing.T) {
+	var naming Naming
 	for address, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
 		"2001:db8:0:1::": "2001:db8:0:1::/64", "2001:db8:0:1:ffff::9": "2001:db8:0:1::/64", "2001:db8:0:2::1": "2001:db8:0:2::/64",
 		"fe80::1%eth0": "fe80::/64",
 	} {
-		if got := AddressID(netip.MustParseAddr(address)); got != want {
+		if got := naming.AddressID(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}
-	if got := AddressID(netip.Addr{}); got != "" {
+	if got := naming.AddressID(netip.Addr{}); got != "" {
 		t.Errorf("no address: %q, want none", got)
 	}
 }
 
 // People's spellings of one name are one user; different names are not.
 func TestUserIDIsOnePerName(t *testing.T) {
+	var naming Naming
 	for _, spellings := range [][]string{
 		{"joe", "Joe", " JOE\t", "\u00a0joe\u2003"}, {"stra\u00dfe", "STRASSE"}, {"J\u00fcrgen", "ju\u0308rgen"}, {"", " ", "\u2000"}, {"j oe"}, {"jo"},
 	} {
 		for _, s := range spellings {
-			if got, want := UserID(s), UserID(spellings[0]); got != want {
+			if got, want := naming.UserID(s), naming.UserID(spellings[0]); got != want {
 				t.Errorf("%q: %q, want %q", s, got, want)
 			}
 		}
 	}
-	if UserID("joe") == UserID("jo\u00e9") || UserID("joe") == UserID("jo") {
+	if naming.UserID("joe") == naming.UserID("jo\u00e9") || naming.UserID("joe") == naming.UserID("jo") {
 		t.Error("different names are one user")
+	}
+}
+
+// Another prefix, or names told apart by case, hold for requests and for the keys
+// of overrides alike, whichever address of the prefix a key spells.
+func TestNamingIsOneForRequestsAndOverrides(t *testing.T) {
+	text := `
+plans: [{id: free}]
+routes: [{id: login, match: POST /login, user_field: name}]
+rules:
+  - {id: ip, scope: all, identity: ip, algorithm: token_bucket, rate: 1/s, burst: 1}
+  - {id: user, route: login, identity: user, algorithm: sliding_log, limit: 5, window: 1m}
+overrides:
+  - {rule: ip, key: "2001:db8:7:1::9", burst: 9}
+  - {rule: user, key: Bob, deny: true}
+`
+	naming := Naming{IPv6Prefix: 48, ExactUsers: true}
+	set, faults := load([]byte(text), nil, WithNaming(naming))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	burst := func(address, user string) (burst int64, banned bool) {
+		c := &Caller{Plan: "free", IP: subject(t, limit.IP, naming.AddressID(netip.MustParseAddr(address))), User: subject(t, limit.User, naming.UserID(user))}
+		var req limit.Request
+		set.Match(time.Time{}, set.Routes()[0], c, &req)
+		return req.Charges[0].Limit.Burst, req.Charges[1].Banned
+	}
+	if got, banned := burst("2001:db8:7:ffff::1", "Bob"); got != 9 || !banned {
+		t.Errorf("in the /48: burst %d, banned %v; want 9, true", got, banned)
+	}
+	if got, banned := burst("2001:db8:8::1", "bob"); got != 1 || banned {
+		t.Errorf("out of the /48: burst %d, banned %v; want 1, false", got, banned)
+	}
+	if _, faults := load([]byte(strings.Replace(text, "2001:db8:7:1::9", "2001:db8:7:1::/64", 1)), nil, WithNaming(naming)); len(faults) != 1 {
+		t.Errorf("a /64 where a /48 is counted: %v, want one fault", faults)
 	}
 }
 

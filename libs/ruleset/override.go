@@ -106,7 +106,7 @@ func (b *builder) target(path string, o *rulesv1.Override) (target, bool) {
 	if kind == 0 {
 		return target{}, false // the fault is in the rule
 	}
-	id, err := identityID(kind, o.GetKey())
+	id, err := b.next.naming.identityID(kind, o.GetKey())
 	if err != nil {
 		b.fault(path+".key", o.GetKey(), "%v", err)
 		return target{}, false

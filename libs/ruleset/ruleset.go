@@ -18,6 +18,7 @@ const PlanAnonymous = "anonymous"
 type Ruleset struct {
 	source *rulesv1.Ruleset // what it was compiled from: the last good version of everything
 
+	naming   Naming // by which its callers and overrides are named
 	revision int64
 	rules    []*limit.Rule
 	plans    []string
@@ -57,6 +58,9 @@ func (s *Ruleset) Domain() string { return s.source.GetDomain() }
 // Revision grows with each change that took effect: the server's revision, or
 // for a rule file the number of contents that have been in force, from 1.
 func (s *Ruleset) Revision() int64 { return s.revision }
+
+// Naming returns by which a request's caller is named.
+func (s *Ruleset) Naming() Naming { return s.naming }
 
 // Rules returns the rules, in the order of the file.
 func (s *Ruleset) Rules() []*limit.Rule { return s.rules }

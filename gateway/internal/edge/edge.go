@@ -172,7 +172,7 @@ func (h *Handler) caller(rules *ruleset.Ruleset, key *keys.Key, r *http.Request)
 			return caller, err
 		}
 	}
-	id := ruleset.AddressID(h.Identity.Address(r.RemoteAddr, r.Header))
+	id := rules.Naming().AddressID(h.Identity.Address(r.RemoteAddr, r.Header))
 	if id == "" {
 		return caller, fmt.Errorf("remote address %q is none", r.RemoteAddr)
 	}
@@ -191,7 +191,7 @@ func (h *Handler) addUser(w http.ResponseWriter, r *http.Request, rules *ruleset
 	if err != nil {
 		return err
 	}
-	id := ruleset.UserID(name)
+	id := rules.Naming().UserID(name)
 	if id == "" {
 		return &userfield.Refusal{Code: userfield.CodeUserMissing, Detail: "The body names no user."}
 	}
