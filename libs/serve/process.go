@@ -105,13 +105,18 @@ func (p *Process) Go(name string, task func(context.Context) error) {
 // process runs. flag names the option that the address came from. It returns the
 // address bound (port 0 asks for a free one); its error is a usage error.
 func (p *Process) Serve(flag, address string, h http.Handler) (net.Addr, error) {
-	listener, err := listen(flag, address)
+	return p.ServeEndpoint(Endpoint{Flag: flag, Address: address, Handler: h})
+}
+
+// ServeEndpoint is Serve with more to say.
+func (p *Process) ServeEndpoint(e Endpoint) (net.Addr, error) {
+	listener, err := listen(e.Flag, e.Address)
 	if err != nil {
 		return nil, err
 	}
-	s := newServer(h, p.cfg.Logger)
+	s := newServer(e, func() bool { return p.state.Load() == draining }, p.cfg.Logger)
 	p.parts = append(p.parts, part{
-		name: "server of " + flag,
+		name: "server of " + e.Flag,
 		time: p.cfg.DrainTimeout,
 		run:  func() error { return s.serve(listener) },
 		end:  func(ctx context.Context) error { return s.drain(ctx, listener) },

@@ -156,8 +156,8 @@ func TestReadinessTurnsFalseFirst(t *testing.T) {
 		t.Errorf("/healthz is %d during the drain", got)
 	}
 	response, err := http.Get("http://" + address)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("a request during the delay: %v, %v", response, err)
+	if err != nil || response.StatusCode != http.StatusOK || !response.Close {
+		t.Errorf("a request during the delay: %v, %v; want 200, and that the connection is closed", response, err)
 	}
 	fail <- errors.New("lost")
 	if err := receive(t, ended, "end"); err == nil || err.Error() != "watch: lost" {
@@ -189,6 +189,40 @@ func TestStuckRequestIsCutAfterDrainTimeout(t *testing.T) {
 	if _, err := io.ReadAll(response.Body); err == nil {
 		t.Error("the stream ended as if it were whole")
 	}
+}
+
+// TestNothingClosesUnderARequest: what a request needs is there until its handler
+// has returned, also when it was cut.
+func TestNothingClosesUnderARequest(t *testing.T) {
+	p := newProcess(t, serve.Config{DrainTimeout: 10 * time.Millisecond})
+	closed := make(chan struct{})
+	p.OnClose("limiter", func(context.Context) error { close(closed); return nil })
+	arrived, early := make(chan struct{}), make(chan bool, 1)
+	address := listen(t, p, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+		select {
+		case <-closed:
+			early <- true
+		case <-time.After(50 * time.Millisecond): // unwinding that does not wait takes less
+			early <- false
+		}
+	}))
+	stop, ended := start(t, p)
+	go func() {
+		if response, err := http.Get("http://" + address); err == nil {
+			response.Body.Close()
+		}
+	}()
+	receive(t, arrived, "request")
+	stop()
+	if receive(t, early, "end of the handler") {
+		t.Error("the limiter was closed while a request was in flight")
+	}
+	if err := receive(t, ended, "end"); err != nil {
+		t.Error(err)
+	}
+	receive(t, closed, "end of the limiter")
 }
 
 // TestHTTP2WithoutTLS: a client with prior knowledge gets HTTP/2, and its request

@@ -1,0 +1,148 @@
+package serve
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// past is a deadline that ends what waits now.
+var past = time.Unix(1, 0)
+
+// patient bounds how long a client may stall its request: a read of the body that
+// brings nothing until the answer begins, or a write of the answer that the client
+// does not take. Any byte is progress, so that neither the size nor the length of
+// a body is bounded; once the answer has begun the body may pause, as it does in a
+// stream both ways. A request that stalls loses its connection (HTTP/1.1) or its
+// stream (HTTP/2).
+//
+// While the process drains, each answer asks the client to come back on another
+// connection.
+type patient struct {
+	next     http.Handler
+	timeout  time.Duration
+	draining func() bool
+	busy     atomic.Int64 // requests in flight, those on hijacked connections too
+}
+
+func (p *patient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.busy.Add(1)
+	defer p.busy.Add(-1)
+	e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), timeout: p.timeout, draining: p.draining, http1: r.ProtoMajor == 1}
+	if e.http1 {
+		_ = e.control.SetWriteDeadline(time.Time{}) // the last request's, see finish
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &patientBody{ReadCloser: r.Body, e: e}
+	}
+	defer e.finish()
+	p.next.ServeHTTP(e, r)
+}
+
+// exchange is one request and its answer. Writes come from one goroutine, reads
+// may come from another.
+type exchange struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	timeout  time.Duration
+	draining func() bool
+	http1    bool
+	write    *time.Timer // ends a write; nil before the first one
+	unsent   bool        // written since the last flush
+	hijacked bool
+	answered atomic.Bool // the final header was written
+}
+
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+func (e *exchange) WriteHeader(status int) {
+	const final = 200 // lower ones announce another header, but for 101
+	if status >= final || status == http.StatusSwitchingProtocols {
+		e.begin()
+	}
+	e.ResponseWriter.WriteHeader(status)
+}
+
+func (e *exchange) begin() {
+	if e.answered.Swap(true) {
+		return
+	}
+	if e.draining() {
+		e.Header().Set("Connection", "close") // in HTTP/2: GOAWAY
+	}
+}
+
+func (e *exchange) Write(p []byte) (int, error) {
+	e.begin()
+	e.unsent = true
+	e.watchWrite()
+	defer e.write.Stop()
+	return e.ResponseWriter.Write(p)
+}
+
+// FlushError flushes, as http.ResponseController asks for it.
+func (e *exchange) FlushError() error {
+	e.begin()
+	e.unsent = false
+	e.watchWrite()
+	defer e.write.Stop()
+	return e.control.Flush()
+}
+
+// Flush flushes, for those who ask for an http.Flusher.
+func (e *exchange) Flush() { _ = e.FlushError() }
+
+// Hijack hands the connection over, without deadlines.
+func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := e.control.Hijack()
+	e.hijacked = err == nil
+	return conn, buffered, err
+}
+
+// watchWrite lets the write that begins now fail after the timeout. A deadline
+// would do for HTTP/1.1, but in HTTP/2 it ends the stream even if nothing is
+// being written then.
+func (e *exchange) watchWrite() {
+	if e.write == nil {
+		e.write = time.AfterFunc(e.timeout, func() { _ = e.control.SetWriteDeadline(past) })
+		return
+	}
+	e.write.Reset(e.timeout)
+}
+
+// finish bounds the writes that the server does after the handler.
+func (e *exchange) finish() {
+	if e.hijacked {
+		return
+	}
+	e.begin()
+	if e.http1 || e.unsent {
+		_ = e.control.SetWriteDeadline(time.Now().Add(e.timeout))
+	}
+}
+
+// patientBody is a request body whose reads do not wait for ever.
+type patientBody struct {
+	io.ReadCloser
+	e    *exchange
+	read *time.Timer
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	if b.read == nil {
+		b.read = time.AfterFunc(b.e.timeout, b.stalled)
+	} else {
+		b.read.Reset(b.e.timeout)
+	}
+	defer b.read.Stop()
+	return b.ReadCloser.Read(p)
+}
+
+func (b *patientBody) stalled() {
+	if !b.e.answered.Load() {
+		_ = b.e.control.SetReadDeadline(past)
+	}
+}
