@@ -58,6 +58,7 @@ func (c *Core) next() uint64 {
 // Step is what is to be done next for a call.
 type Step uint8
 
+// The steps.
 const (
 	StepDone Step = iota + 1 // the decision is made
 	StepAsk                  // carry Call.Ask to the store, then Apply
@@ -251,7 +252,7 @@ func (c *Core) Apply(now time.Duration, call *Call, err error) Step {
 	if call.flight.alone {
 		own = c.settleAlone(now, r, call, g, err)
 	} else {
-		own = c.settleQueue(now, r, call, g, err)
+		own = c.settleQueue(now, r, call, err)
 	}
 	g.shard.Unlock()
 	return c.Resume(now, call, own)

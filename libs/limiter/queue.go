@@ -35,7 +35,7 @@ func (c *Core) join(now time.Duration, r *record, call *Call, g *group) {
 // so that each reply settles at least the head; nobody holds one rule's tokens
 // while it waits for another's. It returns the carrier's step; the steps of the
 // others are in its wakes.
-func (c *Core) settleQueue(now time.Duration, r *record, carrier *Call, g *group, err error) (own Step) {
+func (c *Core) settleQueue(now time.Duration, r *record, carrier *Call, err error) (own Step) {
 	r.asking = false
 	f := &carrier.flight
 	if err == nil {

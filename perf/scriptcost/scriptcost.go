@@ -142,16 +142,16 @@ func (s *server) count(ctx context.Context, sh shape) (int, error) {
 	if err := s.run(ctx, sh, sha, pipeline*10); err != nil {
 		return 0, err
 	}
-	if err := s.control("-i", "on"); err != nil {
+	if err := s.control(ctx, "-i", "on"); err != nil {
 		return 0, err
 	}
 	if err := s.run(ctx, sh, sha, calls); err != nil {
 		return 0, err
 	}
-	if err := s.control("-i", "off"); err != nil {
+	if err := s.control(ctx, "-i", "off"); err != nil {
 		return 0, err
 	}
-	total, err := s.dump()
+	total, err := s.dump(ctx)
 	return total / calls, err
 }
 
@@ -170,8 +170,8 @@ func (s *server) run(ctx context.Context, sh shape, sha string, n int) error {
 	return nil
 }
 
-func (s *server) control(args ...string) error {
-	out, err := exec.Command("callgrind_control", append(args, strconv.Itoa(s.cmd.Process.Pid))...).CombinedOutput()
+func (s *server) control(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "callgrind_control", append(args, strconv.Itoa(s.cmd.Process.Pid))...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("callgrind_control %s: %w: %s", args, err, out)
 	}
@@ -179,8 +179,8 @@ func (s *server) control(args ...string) error {
 }
 
 // dump writes the counts out, zeroes them and returns their sum.
-func (s *server) dump() (int, error) {
-	if err := s.control("-d"); err != nil {
+func (s *server) dump(ctx context.Context) (int, error) {
+	if err := s.control(ctx, "-d"); err != nil {
 		return 0, err
 	}
 	s.dumps++

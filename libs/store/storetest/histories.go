@@ -33,7 +33,7 @@ func Histories(t *testing.T, open func(t *testing.T) Harness) {
 		for step := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			now += drawStep(rt)
 			h.SetClock(now)
-			ask := store.Ask{Subject: rapid.SampledFrom(subjects).Draw(rt, "subject"), Entries: g.draw(rt, now)}
+			ask := store.Ask{Subject: rapid.SampledFrom(subjects).Draw(rt, "subject"), Entries: g.draw(rt)}
 			var got, want store.Result
 			if err := h.Store.Take(context.Background(), &ask, &got); err != nil {
 				rt.Fatalf("step %d: %v", step, err)
@@ -74,7 +74,7 @@ func drawStep(t *rapid.T) time.Duration {
 }
 
 // draw makes an ask's entries: at most one a rule.
-func (g *history) draw(t *rapid.T, now time.Duration) []store.Entry {
+func (g *history) draw(t *rapid.T) []store.Entry {
 	var entries []store.Entry
 	for i, r := range g.rules {
 		if rapid.IntRange(0, 2).Draw(t, "meets "+r.ID) > 0 {
