@@ -79,11 +79,17 @@ func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	var p *process.Process
 	var err error
 	thread := make(chan int)
-	go func() {
+	var startAndEnd func()
+	startAndEnd = func() {
 		runtime.LockOSThread() // a goroutine that ends with its thread locked ends the thread
+		if syscall.Gettid() == os.Getpid() {
+			go startAndEnd() // but the main thread never ends
+			return
+		}
 		p, err = process.Start(process.Config{Args: []string{"sleep", "600"}, Log: log})
 		thread <- syscall.Gettid()
-	}()
+	}
+	go startAndEnd()
 	tid := <-thread
 	if err != nil {
 		t.Fatal(err)
