@@ -26,8 +26,9 @@ type flags struct {
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
 	RequireKey bool   `help:"Answer 401 to requests without a known key (default: they are anonymous)."`
 
-	Store string `default:"memory" placeholder:"memory" help:"Where counters are kept: memory, in this process; another gateway counts on its own (default memory)."`
-	Mode  string `default:"enforce" placeholder:"enforce|shadow|off" help:"enforce; shadow: evaluate and count, but refuse and show nothing; off: do not ask the limiter. Keys are checked in all of them (default enforce)."`
+	storeFlags `embed:""`
+
+	Mode string `default:"enforce" placeholder:"enforce|shadow|off" help:"enforce; shadow: evaluate and count, but refuse and show nothing; off: do not ask the limiter. Keys are checked in all of them (default enforce)."`
 
 	TrustedProxies    string `placeholder:"CIDR,..." help:"Proxies whose X-Forwarded-For names the client (default none: the client is who connects)."`
 	XRatelimitHeaders bool   `help:"Also send X-RateLimit-Limit, -Remaining and -Reset (seconds)."`
@@ -60,6 +61,8 @@ type Config struct {
 	Rules      string // path
 	Keys       string // path; "" for none
 	RequireKey bool
+
+	Store StoreConfig
 
 	Mode         edge.Mode
 	Trusted      []netip.Prefix
@@ -94,6 +97,7 @@ func (f *flags) config() (Config, error) {
 	f.addresses(&cfg, fault)
 	f.files(&cfg, fault)
 	f.choices(&cfg, fault)
+	cfg.Store = f.storeFlags.config(fault)
 	cfg.DrainDelay = duration("drain-delay", f.DrainDelay, drainDelayMax, fault)
 	cfg.DrainTimeout = duration("drain-timeout", f.DrainTimeout, drainTimeoutMax, fault)
 	var err error
@@ -160,9 +164,6 @@ func (f *flags) choices(cfg *Config, fault faultFunc) {
 	case edge.Enforce, edge.Shadow, edge.Off:
 	default:
 		fault("mode", f.Mode, "want enforce, shadow or off")
-	}
-	if f.Store != "memory" {
-		fault("store", f.Store, "want memory")
 	}
 	switch f.LogFormat {
 	case "text", "json":

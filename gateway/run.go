@@ -17,7 +17,6 @@ import (
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/ruleset"
 	"github.com/shiplane/limits/libs/serve"
-	"github.com/shiplane/limits/libs/store/memory"
 	"github.com/shiplane/limits/libs/telemetry"
 )
 
@@ -45,11 +44,11 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	store, err := memory.New(memory.Config{})
+	counters, err := openStore(process, cfg.Store, metrics.Provider(), log)
 	if err != nil {
 		return err
 	}
-	limits, err := limiter.New(limiter.Config{Store: store, Unpaced: true, Observer: in.meter, Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: counters.store, Pods: counters.pods, Unpaced: counters.local, Observer: in.meter, Logger: log})
 	if err != nil {
 		return err
 	}

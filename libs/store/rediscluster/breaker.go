@@ -77,7 +77,8 @@ func (b *breaker) done(now, sent, deadline time.Duration, end outcome, probe boo
 	}
 	switch {
 	case probe && end == replied:
-		*b = breaker{changed: b.changed, random: b.random, state: b.state}
+		b.timeouts, b.counted = 0, now
+		clear(b.slots[:])
 		b.become(Closed)
 	case probe:
 		b.become(Open)

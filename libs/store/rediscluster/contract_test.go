@@ -8,6 +8,9 @@ import (
 	"github.com/shiplane/limits/libs/store/storetest"
 )
 
+// server is the URL of a server for this test.
+func server(t *testing.T) string { return "redis://127.0.0.1:7911" }
+
 // driven is a store on a server whose scripts' clock a test drives.
 func driven(t *testing.T, url string) storetest.Harness {
 	t.Helper()
@@ -37,10 +40,10 @@ func waitConnected(t *testing.T, s *Store) {
 
 // The Redis store keeps the contract.
 func TestContract(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return driven(t, "redis://127.0.0.1:7911") })
+	storetest.Run(t, func(t *testing.T) storetest.Harness { return driven(t, server(t)) })
 }
 
 // Whatever the history, the script says what the in-process store says.
 func TestHistories(t *testing.T) {
-	storetest.Histories(t, func(t *testing.T) storetest.Harness { return driven(t, "redis://127.0.0.1:7911") })
+	storetest.Histories(t, func(t *testing.T) storetest.Harness { return driven(t, server(t)) })
 }

@@ -41,7 +41,8 @@ type Observer interface {
 	Call(shard, class string, took time.Duration)
 	// Breaker tells that a shard's breaker changed its state.
 	Breaker(shard string, from, to State)
-	// Clock tells how far a shard's clock is ahead of this pod's, at most.
+	// Clock tells how far a shard's clock was ahead of this pod's when its reply
+	// came: too little by the way back.
 	Clock(shard string, ahead time.Duration)
 }
 
@@ -107,6 +108,12 @@ func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done.Go(func() { s.connect(option) })
 	return s, nil
+}
+
+// Validate reports what New would refuse.
+func (cfg *Config) Validate() error {
+	_, err := cfg.option()
+	return err
 }
 
 // option turns the configuration into the client's.
@@ -229,13 +236,14 @@ func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) 
 		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
 	keys, args := s.arguments(ask, order[:len(ask.Entries)], sh, script)
-	reply, err := s.call(ctx, *client, script, keys, args)
+	reply, shard, err := s.call(ctx, *client, script, keys, args)
 	if err != nil {
 		return err
 	}
 	if err := decode(reply, ask, order[:len(ask.Entries)], result); err != nil {
-		return classBug.wrap(keys[0], err)
+		return classBug.wrap(shard, err)
 	}
+	s.cfg.Observer.Clock(shard, result.At-time.Since(store.Epoch))
 	return nil
 }
 
@@ -256,25 +264,25 @@ func (s *Store) arguments(ask *store.Ask, order []int, sh shape, script *script)
 }
 
 // call runs the script on the keys' shard, if its breaker lets it.
-func (s *Store) call(ctx context.Context, client rueidis.Client, script *script, keys, args []string) (string, error) {
+func (s *Store) call(ctx context.Context, client rueidis.Client, script *script, keys, args []string) (reply, name string, err error) {
 	command := client.B().Evalsha().Sha1(script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	shard := s.shards.of(command.Slot())
 	sent := time.Since(s.start)
 	ok, probe := shard.breaker.allow(sent)
 	if !ok {
 		s.cfg.Observer.Call(shard.name, string(classOpen), 0)
-		return "", classOpen.wrap(shard.name, nil)
+		return "", shard.name, classOpen.wrap(shard.name, nil)
 	}
 	if shard.inFlight.Add(1) > s.cfg.InFlight {
 		shard.inFlight.Add(-1)
 		shard.breaker.done(sent, sent, sent, unjudged, probe)
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
-		return "", classOverload.wrap(shard.name, nil)
+		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
 	defer shard.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	reply, err := client.Do(ctx, command).ToString()
+	reply, err = client.Do(ctx, command).ToString()
 	for try := 0; err != nil && try < tryAgainMax; try++ {
 		switch classify(err) {
 		case classNoScript:
@@ -293,9 +301,9 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
 	if err != nil {
-		return "", class.wrap(shard.name, err)
+		return "", shard.name, class.wrap(shard.name, err)
 	}
-	return reply, nil
+	return reply, shard.name, nil
 }
 
 // pause waits within ctx and reports whether there is time left.

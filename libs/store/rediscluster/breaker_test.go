@@ -1,0 +1,168 @@
+package rediscluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// bench is a breaker under test: random is 0.5, so that a probe is due after
+// exactly a second.
+func newBreaker() (*breaker, *[]string) {
+	var changes []string
+	b := &breaker{random: func() float64 { return 0.5 }}
+	b.changed = func(from, to State) { changes = append(changes, fmt.Sprint(from, ">", to)) }
+	return b, &changes
+}
+
+const due = 5 * time.Millisecond
+
+// call lets a call go and end after took.
+func (b *breaker) call(now, took time.Duration, end outcome) (went bool) {
+	ok, probe := b.allow(now)
+	if ok {
+		b.done(now+took, now, now+due, end, probe)
+	}
+	return ok
+}
+
+// The third timeout in a row opens it; a reply in between starts the row anew.
+func TestThirdTimeoutOpens(t *testing.T) {
+	b, changes := newBreaker()
+	for i, end := range []outcome{timedOut, timedOut, replied, timedOut, timedOut} {
+		b.call(time.Duration(i)*10*time.Millisecond, due, end)
+	}
+	if b.state != Closed {
+		t.Fatal("two timeouts in a row opened it")
+	}
+	b.call(60*time.Millisecond, due, timedOut)
+	if fmt.Sprint(*changes) != "[closed>open]" {
+		t.Errorf("changes %v", *changes)
+	}
+	if b.call(70*time.Millisecond, 0, replied) {
+		t.Error("an open breaker let a call go")
+	}
+}
+
+// Timeouts of calls that were in flight together are one piece of evidence.
+func TestTimeoutsInFlightTogetherCountOnce(t *testing.T) {
+	b, _ := newBreaker()
+	for range 15 { // below the number that a failure rate needs
+		if ok, probe := b.allow(0); !ok || probe {
+			t.Fatal("a closed breaker let a call not go")
+		}
+	}
+	for range 15 {
+		b.done(due, 0, due, timedOut, false)
+	}
+	if b.state != Closed || b.timeouts != 1 {
+		t.Errorf("15 timeouts at once: %v after %d", b.state, b.timeouts)
+	}
+}
+
+// A deadline that fires late is this pod's own stall, and opens nothing.
+func TestOwnStallIsNoEvidence(t *testing.T) {
+	b, _ := newBreaker()
+	for i := range 50 {
+		b.call(time.Duration(i)*time.Second, due+3*time.Millisecond, timedOut)
+	}
+	if b.state != Closed {
+		t.Error("50 late deadlines opened it")
+	}
+}
+
+// Half of the calls failing opens it, though no three do so in a row, and what
+// is longer ago than the window does not count.
+func TestFailureRateOpens(t *testing.T) {
+	b, _ := newBreaker()
+	now := time.Duration(0)
+	for i := range 100 {
+		end := replied
+		if i%3 == 0 {
+			end = timedOut
+		}
+		b.call(now, due, end)
+		now += 10 * time.Millisecond
+	}
+	if b.state != Closed {
+		t.Fatal("a third of the calls failing opened it")
+	}
+	for i := 0; i < 200 && b.state == Closed; i++ {
+		end := replied
+		if i%4 != 0 && i%4 != 2 || i%8 == 2 {
+			end = timedOut
+		}
+		if b.timeouts == 2 {
+			end = replied
+		}
+		b.call(now, due, end)
+		now += 10 * time.Millisecond
+	}
+	if b.state != Open {
+		t.Error("half of the calls failing left it closed")
+	}
+}
+
+// A server that says that it cannot opens it at once.
+func TestUnreachableOpensAtOnce(t *testing.T) {
+	b, _ := newBreaker()
+	b.call(0, 0, unreachable)
+	if b.state != Open {
+		t.Error("still closed")
+	}
+}
+
+// One real call a second finds out whether the shard is back; its reply closes
+// the breaker, its failure leaves it open for another second.
+func TestOneProbeASecond(t *testing.T) {
+	b, changes := newBreaker()
+	b.call(0, 0, unreachable)
+	var went []time.Duration
+	for now := time.Duration(0); now < 2500*time.Millisecond; now += 10 * time.Millisecond {
+		if b.call(now, due, timedOut) {
+			went = append(went, now)
+		}
+	}
+	if want := []time.Duration{time.Second, 2010 * time.Millisecond}; !slices.Equal(went, want) {
+		t.Errorf("probes went at %v, want %v", went, want)
+	}
+	if !b.call(4*time.Second, 0, replied) || b.state != Closed {
+		t.Error("a probe's reply did not close it")
+	}
+	if !b.call(4*time.Second, 0, replied) {
+		t.Error("a closed breaker let no call go")
+	}
+	if want := "[closed>open open>probing probing>open open>probing probing>open open>probing probing>closed]"; fmt.Sprint(*changes) != want {
+		t.Errorf("changes %v\nwant    %s", *changes, want)
+	}
+}
+
+// While a probe is out no other call goes, and one whose end is never told is
+// not the last.
+func TestLostProbe(t *testing.T) {
+	b, _ := newBreaker()
+	b.call(0, 0, unreachable)
+	if ok, probe := b.allow(time.Second); !ok || !probe {
+		t.Fatal("no probe after a second")
+	}
+	if ok, _ := b.allow(1500 * time.Millisecond); ok {
+		t.Error("a second call went beside the probe")
+	}
+	if ok, probe := b.allow(2 * time.Second); !ok || !probe {
+		t.Error("no probe a second after one that was lost")
+	}
+}
+
+// Calls that were let go before it opened say nothing afterwards.
+func TestLateEndsAreIgnored(t *testing.T) {
+	b, _ := newBreaker()
+	if ok, _ := b.allow(0); !ok {
+		t.Fatal("closed, but no call went")
+	}
+	b.call(0, 0, unreachable)
+	b.done(time.Millisecond, 0, due, replied, false)
+	if b.state != Open {
+		t.Error("the late reply of an earlier call closed it")
+	}
+}

@@ -1,0 +1,80 @@
+// Package redismeter turns what the Redis store tells into metrics. Labels are
+// shards (their slots), classes of outcomes and states: a caller is never one.
+package redismeter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/shiplane/limits/libs/store/rediscluster"
+)
+
+// latencyBounds are the histogram's, in seconds: around the 1 ms that a check
+// may take and the 5 ms that it times out after.
+var latencyBounds = []float64{0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.05, 0.1, 1}
+
+// Meter is a rediscluster.Observer. Safe for concurrent use.
+type Meter struct {
+	calls       metric.Float64Histogram
+	transitions metric.Int64Counter
+	states      sync.Map // shard → rediscluster.State
+	clocks      sync.Map // shard → time.Duration
+	labels      sync.Map // [2]string{shard, class} → []metric.RecordOption
+}
+
+// New makes the instruments. pods is the count of the region's live pods.
+func New(provider metric.MeterProvider, pods func() int) (*Meter, error) {
+	meter := provider.Meter("github.com/shiplane/limits/libs/store/rediscluster")
+	m := &Meter{}
+	var errs [5]error
+	m.calls, errs[0] = meter.Float64Histogram("shiplane_store_call_duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(latencyBounds...),
+		metric.WithDescription("Calls to the counter store by shard and outcome: ok, or the class of the error. A timeout's charge is unknown; open means that the breaker let no call through."))
+	m.transitions, errs[1] = meter.Int64Counter("shiplane_store_breaker_transitions", metric.WithDescription("Changes of a shard's breaker, by the state it changed to."))
+	_, errs[2] = meter.Int64ObservableGauge("shiplane_store_breaker_state", metric.WithDescription("A shard's breaker: 0 closed, 1 open, 2 probing."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			each(&m.states, func(shard string, state rediscluster.State) { o.Observe(int64(state), shardLabel(shard)) })
+			return nil
+		}))
+	_, errs[3] = meter.Float64ObservableGauge("shiplane_store_clock_ahead", metric.WithUnit("s"),
+		metric.WithDescription("How far a shard's clock was ahead of this pod's at the last reply; below 0 by up to the way back."),
+		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+			each(&m.clocks, func(shard string, ahead time.Duration) { o.Observe(ahead.Seconds(), shardLabel(shard)) })
+			return nil
+		}))
+	_, errs[4] = meter.Int64ObservableGauge("shiplane_store_region_pods", metric.WithDescription("Live pods of the region that share the counters, as last heard."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error { o.Observe(int64(pods())); return nil }))
+	return m, errors.Join(errs[:]...)
+}
+
+func shardLabel(shard string) metric.ObserveOption {
+	return metric.WithAttributes(attribute.String("shard", shard))
+}
+
+func each[V any](m *sync.Map, visit func(shard string, v V)) {
+	m.Range(func(shard, v any) bool { visit(shard.(string), v.(V)); return true })
+}
+
+// Call implements rediscluster.Observer.
+func (m *Meter) Call(shard, class string, took time.Duration) {
+	key := [2]string{shard, class}
+	options, ok := m.labels.Load(key)
+	if !ok {
+		set := attribute.NewSet(attribute.String("shard", shard), attribute.String("outcome", class))
+		options, _ = m.labels.LoadOrStore(key, []metric.RecordOption{metric.WithAttributeSet(set)})
+	}
+	m.calls.Record(context.Background(), took.Seconds(), options.([]metric.RecordOption)...)
+}
+
+// Breaker implements rediscluster.Observer.
+func (m *Meter) Breaker(shard string, _, to rediscluster.State) {
+	m.states.Store(shard, to)
+	m.transitions.Add(context.Background(), 1, metric.WithAttributes(attribute.String("shard", shard), attribute.String("to", to.String())))
+}
+
+// Clock implements rediscluster.Observer.
+func (m *Meter) Clock(shard string, ahead time.Duration) { m.clocks.Store(shard, ahead) }
