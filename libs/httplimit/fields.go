@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
@@ -79,9 +80,11 @@ func Describe(d *limit.Decision, legacy bool) Fields {
 	}
 }
 
-// Set puts the fields into h, in the place of any of the same name.
+// Set puts the fields into h, in the place of any of the same name. Where h
+// answers a script of another origin (CORS), it lets the script read them.
 func (f *Fields) Set(h http.Header) {
 	values := make([]string, 0, 6)
+	var names [6]string
 	for _, field := range [...]struct{ name, value string }{
 		{policyField, f.Policy}, {stateField, f.State}, {retryAfterField, f.RetryAfter},
 		{xLimitField, f.XLimit}, {xRemainingField, f.XRemaining}, {xResetField, f.XReset},
@@ -91,6 +94,16 @@ func (f *Fields) Set(h http.Header) {
 		}
 		values = append(values, field.value)
 		h[field.name] = values[len(values)-1 : len(values) : len(values)]
+		names[len(values)-1] = field.name
+	}
+	expose(h, names[:len(values)]...)
+}
+
+// expose lets a script of another origin read fields, if it may read h at all
+// (Fetch, 3.2.2).
+func expose(h http.Header, names ...string) {
+	if len(names) > 0 && len(h["Access-Control-Allow-Origin"]) > 0 {
+		h.Add("Access-Control-Expose-Headers", strings.Join(names, ", "))
 	}
 }
 

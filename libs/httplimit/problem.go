@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
@@ -35,6 +34,8 @@ type Problem struct {
 	Code     string   `json:"code"`
 	Detail   string   `json:"detail,omitempty"`
 	Violated []string `json:"violated-policies,omitempty"` // the rules that refused, as RateLimit-Policy names them
+
+	RetryAfter int64 `json:"-"` // seconds, what the header field says; 0 if nothing
 }
 
 // NewProblem makes a problem that its status explains.
@@ -45,10 +46,13 @@ func NewProblem(status int, code, detail string) Problem {
 // Refusal makes the problem of a decision that does not allow: 429 if it is
 // denied, 503 if the counter of a rule that fails closed could not be reached.
 func Refusal(d *limit.Decision) Problem {
+	after, _ := RetryAfter(d)
 	if d.Verdict == limit.Unavailable {
-		return unavailable(d)
+		p := unavailable(d)
+		p.RetryAfter = after
+		return p
 	}
-	p := Problem{Type: quotaExceeded, Title: quotaExceededTitle, Status: http.StatusTooManyRequests, Code: CodeRateLimited}
+	p := Problem{Type: quotaExceeded, Title: quotaExceededTitle, Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: after}
 	for i := range d.Outcomes {
 		if o := outcomeAt(d, i); refuses(o) {
 			p.Violated = append(p.Violated, o.Rule.ID)
@@ -91,18 +95,28 @@ func unavailable(d *limit.Decision) Problem {
 	return NewProblem(http.StatusServiceUnavailable, code, detail)
 }
 
-// Write sends the problem as the whole response. Header fields set before stay.
-// An error of the connection is the server's to notice, not the caller's.
+// Answer sends the problem as the whole response to r, in the form that r's
+// caller can read: as a status of gRPC to a gRPC call, a 429 as denied says (unless
+// nil), anything else as problem+json. Header fields set before stay.
+func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, denied *Body) {
+	if media := GRPCType(r); media != "" {
+		p.WriteGRPC(w, media)
+		return
+	}
+	if denied != nil && p.Status == http.StatusTooManyRequests && denied.write(w, p) {
+		return
+	}
+	p.Write(w)
+}
+
+// Write sends the problem as problem+json, as the whole response. Header fields
+// set before stay. An error of the connection is the server's to notice, not the
+// caller's.
 func (p *Problem) Write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil { // strings and an int always marshal
 		http.Error(w, p.Title, p.Status)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n'))
+	send(w, p.Status, "application/problem+json", append(body, '\n'))
 }
