@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/gateway/internal/edge"
+	"github.com/shiplane/limits/gateway/internal/jwks"
+	"github.com/shiplane/limits/libs/ruleset"
 )
 
 // flags is the command line of the gateway as text: it is read in one go by
@@ -24,15 +25,16 @@ type flags struct {
 	Upstream   string `placeholder:"URL" help:"The API to protect, as in http://127.0.0.1:3000. Needs --rules."`
 	Rules      string `placeholder:"FILE" help:"Rule file, followed while running. Needs --upstream."`
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
-	RequireKey bool   `help:"Answer 401 to requests without a known key (default: they are anonymous)."`
+	RequireKey bool   `help:"Answer 401 to requests without an account: a known key, account header or token (default: they are anonymous)."`
 
 	storeFlags `embed:""`
 
 	Mode string `default:"enforce" placeholder:"enforce|shadow|off" help:"enforce; shadow: evaluate and count, but refuse and show nothing; off: do not ask the limiter. Keys are checked in all of them (default enforce)."`
 
-	TrustedProxies    string `placeholder:"CIDR,..." help:"Proxies whose X-Forwarded-For names the client (default none: the client is who connects)."`
-	XRatelimitHeaders bool   `help:"Also send X-RateLimit-Limit, -Remaining and -Reset (seconds)."`
-	LoginBodyMax      string `default:"65536" placeholder:"BYTES" help:"Largest body of a route whose rules count by user, 1 to 16777216 bytes; other bodies are not bounded (default 65536)."`
+	identityFlags `embed:""`
+	answerFlags   `embed:""`
+
+	LoginBodyMax string `default:"65536" placeholder:"BYTES" help:"Largest body of a route whose rules count by user, 1 to 16777216 bytes; other bodies are not bounded (default 65536)."`
 
 	DrainDelay   string `default:"0s" placeholder:"DURATION" help:"On SIGTERM, how long to serve on while /readyz says no, 0s to 10m (default 0s)."`
 	DrainTimeout string `default:"30s" placeholder:"DURATION" help:"Then, how long requests in flight may take before they are cut, 0s to 1h (default 30s)."`
@@ -64,10 +66,21 @@ type Config struct {
 
 	Store StoreConfig
 
-	Mode         edge.Mode
-	Trusted      []netip.Prefix
-	Legacy       bool // X-RateLimit-*
-	LoginBodyMax int64
+	Trusted       []netip.Prefix
+	AddressHeader string // canonical, as the next two; which are "" for none
+	AccountHeader string
+	PlanHeader    string
+	DefaultPlan   string // "" for none
+	Naming        ruleset.Naming
+	Tokens        *jwks.Config // without a logger; nil for none
+
+	Mode           edge.Mode
+	Charge         edge.Charge
+	Legacy         bool     // X-RateLimit-*
+	Origins        []string // that may read answers
+	DeniedBody     string   // path; "" for none
+	DeniedBodyType string
+	LoginBodyMax   int64
 
 	DrainDelay, DrainTimeout time.Duration
 
@@ -83,19 +96,31 @@ const (
 	loginBodyMaxMax = 16 << 20 // bytes; each login in flight may hold as much
 )
 
-// config checks the flags; the error names every fault, each with its flag.
+// config checks the flags; the error names every fault, each with its flag, and
+// those of the files that the flags name: whoever mends the one can mend the other.
 func (f *flags) config() (Config, error) {
+	cfg, faults := f.read()
+	if len(faults) > 0 {
+		_, more := openFiles(cfg, func(string) *slog.Logger { return slog.New(slog.DiscardHandler) })
+		faults = append(faults, more...)
+	}
+	return cfg, combine(faults)
+}
+
+func (f *flags) read() (Config, []error) {
 	var faults []error
 	fault := func(flag, value, problem string) {
 		faults = append(faults, fmt.Errorf("--%s %q: %s", flag, value, problem))
 	}
 	cfg := Config{
 		Listen: f.Listen, Admin: f.Admin, Rules: f.Rules, Keys: f.Keys, RequireKey: f.RequireKey,
-		Legacy: f.XRatelimitHeaders, Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
+		Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
 		Demo: f.Upstream == "" && f.Rules == "" && f.Keys == "",
 	}
 	f.addresses(&cfg, fault)
 	f.files(&cfg, fault)
+	f.identityFlags.read(&cfg, fault)
+	f.answerFlags.read(&cfg, fault)
 	f.choices(&cfg, fault)
 	cfg.Store = f.storeFlags.config(fault)
 	cfg.DrainDelay = duration("drain-delay", f.DrainDelay, drainDelayMax, fault)
@@ -104,10 +129,7 @@ func (f *flags) config() (Config, error) {
 	if cfg.LoginBodyMax, err = strconv.ParseInt(f.LoginBodyMax, 10, 64); err != nil || cfg.LoginBodyMax < 1 || cfg.LoginBodyMax > loginBodyMaxMax {
 		fault("login-body-max", f.LoginBodyMax, fmt.Sprintf("want 1 to %d bytes", loginBodyMaxMax))
 	}
-	if len(faults) > 1 {
-		return cfg, fmt.Errorf("%d faults\n%w", len(faults), errors.Join(faults...))
-	}
-	return cfg, errors.Join(faults...)
+	return cfg, faults
 }
 
 type faultFunc func(flag, value, problem string)
@@ -120,17 +142,6 @@ func (f *flags) addresses(cfg *Config, fault faultFunc) {
 		} else if cfg.Demo && !loopback(host) {
 			fault(a.flag, a.value, "the demo's keys are known to everybody, so it listens on 127.0.0.1, ::1 or localhost only; give --upstream and --rules")
 		}
-	}
-	for text := range strings.SplitSeq(f.TrustedProxies, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			fault("trusted-proxies", text, "want addresses or CIDRs, as in 10.0.0.0/8 or 2001:db8::1")
-			continue
-		}
-		cfg.Trusted = append(cfg.Trusted, prefix)
 	}
 }
 

@@ -2,20 +2,18 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
 
+	"github.com/shiplane/limits/gateway/internal/answer"
 	"github.com/shiplane/limits/gateway/internal/demo"
 	"github.com/shiplane/limits/gateway/internal/edge"
 	"github.com/shiplane/limits/gateway/internal/identity"
-	"github.com/shiplane/limits/gateway/internal/keys"
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/proxy"
 	"github.com/shiplane/limits/libs/limiter"
-	"github.com/shiplane/limits/libs/ruleset"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/telemetry"
 )
@@ -53,14 +51,15 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		return err
 	}
 	process.OnClose("limiter", limits.Close)
-	process.Go("rules", func(ctx context.Context) error { in.rules.Run(ctx); return nil })
-	process.Go("keys", func(ctx context.Context) error { in.keys.Run(ctx); return nil })
+	for name, follow := range in.follow {
+		process.Go(name, func(ctx context.Context) error { follow(ctx); return nil })
+	}
 
-	clients := &identity.Identifier{Keys: in.keys, RequireKey: cfg.RequireKey, Trusted: cfg.Trusted}
+	clients, answers := in.clients(cfg), answer.New(in.denied, cfg.Origins)
 	handler := edge.New(edge.Config{
-		Rules: in.rules, Limiter: limits, Identity: clients, Meter: in.meter, Logger: log,
+		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log,
 		Upstream: proxy.New(proxy.Config{Upstream: in.upstream, Clients: clients, Failed: in.meter.Upstream, Logger: log}),
-		Mode:     cfg.Mode, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
+		Mode:     cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
 	admin, err := process.Serve("--admin", cfg.Admin, serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler())
 	if err != nil {
@@ -85,51 +84,47 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 
 // inputs is what the gateway works from, the demo's or the operator's.
 type inputs struct {
-	rules    *ruleset.Live
-	keys     *keys.Live
+	*files
 	upstream *url.URL
 	meter    *meter.Meter
 }
 
 func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *slog.Logger) (*inputs, error) {
-	in := &inputs{}
+	in := &inputs{upstream: cfg.Upstream}
 	revision := func() int64 { return in.rules.Current().Revision() }
 	known := func() int64 { return int64(in.keys.Current().Len()) }
 	var err error
 	if in.meter, err = meter.New(metrics.Provider(), revision, known); err != nil {
 		return nil, err
 	}
-	plans := func() []string { return in.rules.Current().Plans() }
+	var faults []error
+	in.files, faults = openFiles(cfg, func(file string) *slog.Logger { return in.meter.CountFailures(log, file) })
+	if err := combine(faults); err != nil {
+		return nil, serve.Usage(err)
+	}
 	if cfg.Demo {
-		return in, in.openDemo(process, plans)
-	}
-	in.upstream = cfg.Upstream
-	if in.rules, err = ruleset.Open(cfg.Rules, in.meter.CountFailures(log, "rules")); err != nil {
-		return nil, serve.Usage(fmt.Errorf("--rules: %w", err))
-	}
-	in.keys = keys.Empty()
-	if cfg.Keys == "" {
-		return in, nil
-	}
-	if in.keys, err = keys.Open(cfg.Keys, plans, in.meter.CountFailures(log, "keys")); err != nil {
-		return nil, serve.Usage(fmt.Errorf("--keys: %w", err))
+		address, err := process.Serve("demo upstream", "127.0.0.1:0", demo.Upstream())
+		if err != nil {
+			return nil, err
+		}
+		in.upstream = &url.URL{Scheme: "http", Host: address.String()}
 	}
 	return in, nil
 }
 
-func (in *inputs) openDemo(process *serve.Process, plans func() []string) (err error) {
-	if in.rules, err = ruleset.OpenBytes("demo", demo.Rules); err != nil {
-		return err
+// clients tells callers apart as cfg says.
+func (in *files) clients(cfg Config) *identity.Identifier {
+	i := &identity.Identifier{
+		RequireKey: cfg.RequireKey, DefaultPlan: cfg.DefaultPlan, Trusted: cfg.Trusted,
+		AddressHeader: cfg.AddressHeader, AccountHeader: cfg.AccountHeader, PlanHeader: cfg.PlanHeader,
 	}
-	if in.keys, err = keys.OpenBytes("demo", demo.Keys, plans); err != nil {
-		return err
+	if cfg.Demo || cfg.Keys != "" {
+		i.Keys = in.keys
 	}
-	address, err := process.Serve("demo upstream", "127.0.0.1:0", demo.Upstream())
-	if err != nil {
-		return err
+	if in.tokens != nil {
+		i.Tokens = in.tokens
 	}
-	in.upstream = &url.URL{Scheme: "http", Host: address.String()}
-	return nil
+	return i
 }
 
 func newLogger(cfg Config, w io.Writer) *slog.Logger {

@@ -5,11 +5,13 @@
 //
 //  1. The path is brought into its one spelling, which both the route class and
 //     the upstream see: no spelling passes uncounted.
-//  2. Identity. A key that is not known is refused (401) in every mode: modes
-//     are about limits, not about who may enter.
+//  2. Identity. Who sends a credential that does not hold will be refused (401) in
+//     every mode: modes are about limits, not about who may enter.
 //  3. The route class. Only where it counts by user is the body read, up to
 //     BodyMax and bodyTime, and given back; every other body streams.
-//  4. The limiter decides, before anything is sent to the upstream.
+//  4. The limiter decides, before anything is sent to the upstream. Requests that
+//     will be refused by step 2 or 3 are limited too, as anonymous ones or by the
+//     identities that they have: keys cannot be tried without limit.
 //  5. A refusal is answered here; else the upstream answers, and its response
 //     carries the header fields of the decision.
 //
@@ -29,23 +31,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shiplane/limits/gateway/internal/answer"
+	"github.com/shiplane/limits/gateway/internal/access"
 	"github.com/shiplane/limits/gateway/internal/identity"
-	"github.com/shiplane/limits/gateway/internal/keys"
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/proxy"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/ruleset"
-)
-
-// The codes of refusals that no limit makes; userfield and httplimit have more.
-const (
-	CodeUnknownKey  = "unknown_key"             // 401
-	CodeKeyRequired = "key_required"            // 401
-	CodeMethod      = "method_not_supported"    // 405
-	CodeInternal    = "internal"                // 500
-	wwwAuthenticate = `Bearer realm="shiplane"` // a 401 has to say how to do better
 )
 
 // bodyTime is how long a body that has to be read may take to come.
@@ -66,15 +60,17 @@ type Checker interface {
 	Check(ctx context.Context, request *limit.Request, decision *limit.Decision)
 }
 
-// Config is what a Handler is made of. All fields but Legacy are required.
+// Config is what a Handler is made of. All fields but Legacy and Charge are required.
 type Config struct {
 	Rules    interface{ Current() *ruleset.Ruleset }
 	Limiter  Checker
 	Identity *identity.Identifier
 	Upstream http.Handler // proxy.New
+	Answers  *answer.Writer
 	Meter    *meter.Meter
 	Logger   *slog.Logger
 	Mode     Mode
+	Charge   Charge
 	Legacy   bool  // also send X-RateLimit-*
 	BodyMax  int64 // bytes of a body that has to be read
 }
@@ -82,8 +78,8 @@ type Config struct {
 // Handler limits requests. Safe for concurrent use.
 type Handler struct {
 	Config
-	checks  sync.Pool // of *check
-	unknown sync.Map  // plan → struct{}: plans of keys that the rules did not know, each logged once
+	checks sync.Pool // of *check
+	plans  planLog
 }
 
 // New makes a handler.
@@ -100,75 +96,97 @@ type check struct {
 // ServeHTTP limits one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
-		h.refuse(w, r, meter.VerdictBadRequest, httplimit.NewProblem(http.StatusMethodNotAllowed, CodeMethod, "This gateway is no tunnel."))
+		h.refuse(w, r, &refusal{meter.VerdictBadRequest, meter.ByRequest,
+			httplimit.NewProblem(http.StatusMethodNotAllowed, CodeMethod, "This gateway is no tunnel.")}, nil)
 		return
 	}
 	r.URL.Path, r.URL.RawPath = ruleset.CleanPath(r.URL)
-	key, err := h.Identity.Key(r.Header)
-	if err != nil {
-		h.unauthorized(w, r, err)
-		return
+	account, err := h.Identity.Account(r)
+	if errors.Is(err, identity.ErrKeyRequired) && isPreflight(r) {
+		err = nil // browsers send no credentials with it
 	}
+	h.Identity.Clean(r)
+	refused := unidentified(err)
 	if h.Mode == Off {
-		h.Meter.Verdict(r.Context(), limit.Allowed.String(), meter.ByOff)
-		h.Upstream.ServeHTTP(w, r)
+		h.pass(w, r, refused)
 		return
 	}
 	rules := h.Rules.Current()
 	route := rules.Route(r)
-	caller, err := h.caller(rules, key, r)
-	if err == nil && route.UserField != "" {
-		err = h.addUser(w, r, rules, route, &caller)
+	caller, err := h.caller(rules, account, r)
+	if err == nil && refused == nil && route.UserField != "" && !h.Charge.free(r) {
+		refused, err = h.addUser(w, r, rules, route, &caller)
 	}
-	if refusal := (*userfield.Refusal)(nil); errors.As(err, &refusal) {
-		if h.Mode == Enforce {
-			h.refuse(w, r, meter.VerdictBadRequest, httplimit.NewProblem(http.StatusBadRequest, refusal.Code, refusal.Detail))
-			return
-		}
-	} else if err != nil {
+	if err != nil {
 		h.Logger.Error("no subject can be made of a caller", "error", err)
-		h.refuse(w, r, meter.VerdictError, httplimit.NewProblem(http.StatusInternalServerError, CodeInternal, ""))
+		h.refuse(w, r, &refusal{meter.VerdictError, meter.ByRequest, httplimit.NewProblem(http.StatusInternalServerError, CodeInternal, "")}, nil)
 		return
 	}
-	h.limit(w, r, rules, route, &caller)
+	h.limit(w, r, rules, route, &caller, refused)
 }
 
-// limit asks the limiter and answers, or has the upstream answer.
-func (h *Handler) limit(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller) {
+// pass is what becomes of a request with the limiter off.
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, refused *refusal) {
+	if refused != nil {
+		h.refuse(w, r, refused, nil)
+		return
+	}
+	h.Meter.Verdict(r.Context(), limit.Allowed.String(), meter.ByOff)
+	access.Answered(r.Context(), limit.Allowed.String(), meter.ByOff)
+	h.Upstream.ServeHTTP(w, r)
+}
+
+// limit asks the limiter and answers, or has the upstream answer. refused is why
+// the request is refused if the limits let it pass, nil if it is not.
+func (h *Handler) limit(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller, refused *refusal) {
 	c := h.checks.Get().(*check)
 	rules.Match(time.Now(), route, caller, &c.request)
+	price(c.request.Charges, route.Cost, h.Charge.free(r), refused != nil)
 	h.Limiter.Check(r.Context(), &c.request, &c.decision)
-	h.Meter.Decision(r.Context(), &c.decision, h.Mode == Shadow)
+	access.Decided(r.Context(), &c.decision, route, caller, h.Mode == Shadow)
+	allowed := c.decision.Verdict == limit.Allowed
+	if refused != nil && (allowed || h.Mode == Shadow) {
+		h.Meter.Rules(r.Context(), &c.decision, h.Mode == Shadow)
+	} else {
+		h.Meter.Decision(r.Context(), &c.decision, h.Mode == Shadow)
+	}
 	if h.Mode == Shadow {
 		h.checks.Put(c)
+		if refused != nil {
+			h.refuse(w, r, refused, nil)
+			return
+		}
 		h.Upstream.ServeHTTP(w, r)
 		return
 	}
 	fields := httplimit.Describe(&c.decision, h.Legacy)
-	if c.decision.Verdict == limit.Allowed {
-		h.checks.Put(c) // before the upstream answers: a stream may take hours
-		h.Upstream.ServeHTTP(w, proxy.WithFields(r, &fields))
+	if !allowed {
+		problem := httplimit.Refusal(&c.decision)
+		h.checks.Put(c)
+		h.Answers.Write(w, r, &problem, &fields)
 		return
 	}
-	problem := httplimit.Refusal(&c.decision)
-	h.checks.Put(c)
-	fields.Set(w.Header())
-	problem.Write(w)
+	h.checks.Put(c) // before the upstream answers: a stream may take hours
+	if refused != nil {
+		h.refuse(w, r, refused, &fields)
+		return
+	}
+	h.Upstream.ServeHTTP(w, proxy.WithFields(r, &fields))
 }
 
-// caller tells whom a request is counted by. Without a key it is anonymous. An
-// account whose plan the rules have dropped is limited as well as anonymous ones
+// caller tells whom a request is counted by. Without an account it is anonymous.
+// An account whose plan the rules do not know is limited as well as anonymous ones
 // are, by its address, beside the rules for every plan: it must not become free
 // of limits.
-func (h *Handler) caller(rules *ruleset.Ruleset, key *keys.Key, r *http.Request) (caller ruleset.Caller, err error) {
+func (h *Handler) caller(rules *ruleset.Ruleset, account identity.Account, r *http.Request) (caller ruleset.Caller, err error) {
 	caller.Plan = ruleset.PlanAnonymous
-	if key != nil {
-		if slices.Contains(rules.Plans(), key.Plan) {
-			caller.Plan = key.Plan
-		} else if _, logged := h.unknown.LoadOrStore(key.Plan, struct{}{}); !logged {
-			h.Logger.Warn("the rules know no such plan: its accounts are limited as anonymous ones are", "plan", key.Plan)
+	if account.ID != "" {
+		if slices.Contains(rules.Plans(), account.Plan) {
+			caller.Plan = account.Plan
+		} else {
+			h.plans.unknown(h.Logger, account.Plan)
 		}
-		if caller.Account, err = limit.NewSubject(rules.Domain(), limit.Account, key.Account); err != nil {
+		if caller.Account, err = limit.NewSubject(rules.Domain(), limit.Account, account.ID); err != nil {
 			return caller, err
 		}
 	}
@@ -180,40 +198,32 @@ func (h *Handler) caller(rules *ruleset.Ruleset, key *keys.Key, r *http.Request)
 	return caller, err
 }
 
-// addUser reads the user name out of the body. The error is a *userfield.Refusal
-// if it cannot be told.
-func (h *Handler) addUser(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller) error {
+// addUser reads the user name out of the body. It is refused if it cannot be told,
+// but in shadow mode.
+func (h *Handler) addUser(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller) (*refusal, error) {
 	control := http.NewResponseController(w)
 	// A connection without deadlines (in tests) is read without one.
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
 	name, err := userfield.Take(r, route.UserField, h.BodyMax)
 	_ = control.SetReadDeadline(time.Time{})
-	if err != nil {
-		return err
-	}
 	id := rules.Naming().UserID(name)
-	if id == "" {
-		return &userfield.Refusal{Code: userfield.CodeUserMissing, Detail: "The body names no user."}
+	if err == nil && id == "" {
+		err = &userfield.Refusal{Code: userfield.CodeUserMissing, Detail: "The body names no user."}
+	}
+	if err != nil {
+		if h.Mode == Shadow {
+			return nil, nil
+		}
+		return unreadable(err), nil
 	}
 	caller.User, err = limit.NewSubject(rules.Domain(), limit.User, id)
-	return err
+	return nil, err
 }
 
-func (h *Handler) unauthorized(w http.ResponseWriter, r *http.Request, err error) {
-	code, detail := CodeUnknownKey, "The API key is unknown."
-	if errors.Is(err, identity.ErrKeyRequired) {
-		code, detail = CodeKeyRequired, "An API key is required: send it as X-Api-Key, or as Authorization: Bearer."
-	}
-	w.Header().Set("WWW-Authenticate", wwwAuthenticate)
-	h.refuse(w, r, meter.VerdictUnauthorized, httplimit.NewProblem(http.StatusUnauthorized, code, detail))
-}
-
-// refuse answers without the limiter.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, verdict string, p httplimit.Problem) {
-	by := meter.ByRequest
-	if verdict == meter.VerdictUnauthorized {
-		by = meter.ByIdentity
-	}
-	h.Meter.Verdict(r.Context(), verdict, by)
-	p.Write(w)
+// refuse answers for another reason than a limit; fields are of the limits that
+// let the request pass, nil if none was asked.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, why *refusal, fields *httplimit.Fields) {
+	h.Meter.Verdict(r.Context(), why.verdict, why.by)
+	access.Answered(r.Context(), why.verdict, why.by)
+	h.Answers.Write(w, r, &why.problem, fields)
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shiplane/limits/gateway/internal/answer"
 	"github.com/shiplane/limits/gateway/internal/identity"
-	"github.com/shiplane/limits/gateway/internal/keys"
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
@@ -63,8 +63,9 @@ func newHandler(t *testing.T, mode Mode, limiter Checker, upstream http.HandlerF
 		t.Fatal(err)
 	}
 	return New(Config{
-		Rules: live, Limiter: limiter, Identity: &identity.Identifier{Keys: keys.Empty()}, Upstream: upstream,
-		Meter: m, Logger: slog.New(slog.DiscardHandler), Mode: mode, BodyMax: 1 << 10,
+		Rules: live, Limiter: limiter, Identity: &identity.Identifier{}, Upstream: upstream,
+		Answers: &answer.Writer{},
+		Meter:   m, Logger: slog.New(slog.DiscardHandler), Mode: mode, BodyMax: 1 << 10,
 	})
 }
 

@@ -1,19 +1,25 @@
-// Package identity tells who sent a request: the key that it presents, and the
-// address that it comes from.
+// Package identity tells who sent a request: the account that its credentials
+// name, and the address that it comes from.
 //
-// The order of credentials, which decides alone and is never combined:
+// Sources of an account, in this order; each is off unless it is configured, and
+// the first one that a request holds decides alone:
 //
-//  1. X-Api-Key is ours. One that is unknown (or empty, or there twice) is
-//     refused, also beside a good Authorization: a mistyped key must not pass as
-//     somebody else, or as nobody.
-//  2. Authorization: Bearer may be ours. A known token is the account's key. An
-//     unknown one may be meant for the API behind: the request is anonymous and
-//     the header is sent on, unless keys are required.
-//  3. Without either the request is anonymous, unless keys are required.
+//  1. X-Api-Key (Keys). One that is unknown, empty or there twice is refused, also
+//     beside other credentials: a mistyped key must not pass as somebody else, or
+//     as nobody.
+//  2. The account header (AccountHeader), only of a trusted proxy. Of anybody else
+//     it is not read, and Clean takes it out of the request.
+//  3. Authorization: Bearer with a known key (Keys).
+//  4. Authorization: Bearer with a JSON Web Token (Tokens). One that does not hold
+//     is refused.
+//  5. Without any of them, and with a bearer token of another form, which may be
+//     meant for the API behind, the request is anonymous; it is refused if an
+//     account is required.
 //
-// The address is that of the connection. Only if that is a trusted proxy's is
-// X-Forwarded-For read, from the right, up to the first hop that is not trusted:
-// what stands left of it was written by a stranger.
+// The address is that of the connection. Only if that is a trusted proxy's is a
+// header read, the one that is configured and no other: a list of hops from the
+// right, up to the first hop that is not trusted. What stands left of it was
+// written by a stranger.
 package identity
 
 import (
@@ -28,40 +34,115 @@ import (
 // The reasons to refuse a request for who sent it.
 var (
 	ErrUnknownKey  = errors.New("the API key is unknown")
-	ErrKeyRequired = errors.New("an API key is required")
+	ErrKeyRequired = errors.New("an account is required")
+	ErrBadAccount  = errors.New("the account header cannot be read") // a fault of the trusted proxy
 )
+
+// Account is who is counted. The zero Account is nobody: the request is anonymous.
+type Account struct{ ID, Plan string }
+
+// Tokens verifies tokens. The package jwks has them; an error wraps one of its
+// sentinels. Safe for concurrent use.
+type Tokens interface {
+	// Verify returns what a token's claims say, ok false if the text is no JSON Web
+	// Token. The plan is "" if the token names none.
+	Verify(r *http.Request, token string) (account, plan string, ok bool, err error)
+}
 
 // Identifier identifies. Safe for concurrent use.
 type Identifier struct {
-	Keys       *keys.Live
-	RequireKey bool           // refuse who presents no known key
-	Trusted    []netip.Prefix // proxies whose X-Forwarded-For is believed; v4 as v4
+	Keys        *keys.Live // nil: no API keys, X-Api-Key is the upstream's
+	Tokens      Tokens     // nil: no tokens
+	RequireKey  bool       // refuse who has no account
+	DefaultPlan string     // of an account whose header or token names none; "" is a plan that no rules know
+
+	Trusted       []netip.Prefix // proxies whose headers are believed; v4 as v4
+	AddressHeader string         // ForwardedFor (or ""), Forwarded, or one that holds a single address; canonical
+	AccountHeader string         // canonical; "" for none
+	PlanHeader    string         // canonical; "" for none
 }
 
-// Key returns the key that a request presents, nil if it is anonymous. The error
-// is ErrUnknownKey or ErrKeyRequired.
-func (i *Identifier) Key(h http.Header) (*keys.Key, error) {
-	set := i.Keys.Current()
-	if presented, ok := h["X-Api-Key"]; ok {
+// accountMax bounds an account that a header or token names, in bytes.
+const accountMax = 256
+
+// Account returns who sent a request. The error is one of this package's, or of
+// Tokens.
+func (i *Identifier) Account(r *http.Request) (Account, error) {
+	if presented, ok := r.Header["X-Api-Key"]; ok && i.Keys != nil {
 		if len(presented) == 1 {
-			if key := set.Find(presented[0]); key != nil {
-				return key, nil
+			if key := i.Keys.Current().Find(presented[0]); key != nil {
+				return Account{key.Account, key.Plan}, nil
 			}
 		}
-		return nil, ErrUnknownKey
+		return Account{}, ErrUnknownKey
 	}
-	if token, ok := bearer(h); ok {
-		if key := set.Find(token); key != nil {
-			return key, nil
+	if account, ok, err := i.fromHeader(r); ok || err != nil {
+		return account, err
+	}
+	account, err := i.fromBearer(r)
+	if err == nil && i.RequireKey && account == (Account{}) {
+		err = ErrKeyRequired
+	}
+	return account, err
+}
+
+// fromHeader reads what a trusted proxy says; ok is false if it says nothing.
+func (i *Identifier) fromHeader(r *http.Request) (account Account, ok bool, err error) {
+	if i.AccountHeader == "" || !i.Trusts(parseHop(r.RemoteAddr)) {
+		return Account{}, false, nil
+	}
+	values := r.Header[i.AccountHeader]
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return Account{}, false, nil // the proxy let an anonymous request pass
+	}
+	plans := r.Header[i.PlanHeader]
+	if len(values) > 1 || len(plans) > 1 || !Readable(values[0]) {
+		return Account{}, false, ErrBadAccount
+	}
+	account = Account{values[0], i.DefaultPlan}
+	if len(plans) == 1 && plans[0] != "" {
+		account.Plan = plans[0]
+	}
+	return account, true, nil
+}
+
+func (i *Identifier) fromBearer(r *http.Request) (Account, error) {
+	token, ok := bearer(r.Header)
+	if !ok {
+		return Account{}, nil
+	}
+	if i.Keys != nil {
+		if key := i.Keys.Current().Find(token); key != nil {
+			return Account{key.Account, key.Plan}, nil
 		}
-		if i.RequireKey {
-			return nil, ErrUnknownKey
+	}
+	if i.Tokens != nil {
+		account, plan, isToken, err := i.Tokens.Verify(r, token)
+		if err != nil {
+			return Account{}, err
+		}
+		if isToken {
+			if plan == "" {
+				plan = i.DefaultPlan
+			}
+			return Account{account, plan}, nil
 		}
 	}
 	if i.RequireKey {
-		return nil, ErrKeyRequired
+		return Account{}, ErrUnknownKey
 	}
-	return nil, nil
+	return Account{}, nil
+}
+
+// Readable reports whether an account can be counted by: 1 to 256 bytes of
+// visible ASCII, as logs and stores can show it.
+func Readable(account string) bool {
+	for at := range len(account) {
+		if c := account[at]; c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return account != "" && len(account) <= accountMax
 }
 
 // bearer returns the token of Authorization: Bearer; the scheme's case is free.
@@ -74,48 +155,26 @@ func bearer(h http.Header) (token string, ok bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// Address returns where a request comes from, an IPv4 address mapped into IPv6
-// as IPv4; the zero Addr if remote, the address of the connection, is none.
-// Where a trusted proxy names no readable hop, its own address stands.
-func (i *Identifier) Address(remote string, h http.Header) netip.Addr {
-	client := parseHop(remote)
-	forwarded := h["X-Forwarded-For"]
-	for line := len(forwarded) - 1; line >= 0; line-- {
-		rest := forwarded[line]
-		for rest != "" {
-			if !i.Trusts(client) {
-				return client
-			}
-			comma := strings.LastIndexByte(rest, ',')
-			hop := parseHop(strings.TrimSpace(rest[comma+1:]))
-			if !hop.IsValid() {
-				return client
-			}
-			client, rest = hop, rest[:max(comma, 0)]
+// Clean takes out of a request what only a trusted proxy may say, if none sent it:
+// the upstream may well believe these headers. An underscore is taken for the
+// dash that many upstreams take it for.
+func (i *Identifier) Clean(r *http.Request) {
+	if i.AccountHeader == "" && i.PlanHeader == "" && !i.singleAddress() || i.Trusts(parseHop(r.RemoteAddr)) {
+		return
+	}
+	for name := range r.Header {
+		dashed := name
+		if strings.Contains(name, "_") {
+			dashed = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		}
+		if dashed == i.AccountHeader || dashed == i.PlanHeader || dashed == i.AddressHeader && i.singleAddress() {
+			delete(r.Header, name)
 		}
 	}
-	return client
 }
 
-// Trusts reports whether an address is a trusted proxy's.
-func (i *Identifier) Trusts(address netip.Addr) bool {
-	for _, prefix := range i.Trusted {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
-}
-
-// parseHop reads an address with or without port; the zero Addr if it is none.
-func parseHop(text string) netip.Addr {
-	if hop, err := netip.ParseAddrPort(text); err == nil {
-		return hop.Addr().Unmap().WithZone("")
-	}
-	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
-	hop, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return hop.Unmap().WithZone("")
+// singleAddress reports whether addresses come from a header that the proxies
+// before the upstream do not extend.
+func (i *Identifier) singleAddress() bool {
+	return i.AddressHeader != "" && i.AddressHeader != ForwardedFor && i.AddressHeader != Forwarded
 }

@@ -91,6 +91,12 @@ func (m *Meter) Decision(ctx context.Context, d *limit.Decision, shadowed bool) 
 		return
 	}
 	m.requests.Add(ctx, 1, m.decided[d.Verdict][d.DecidedBy]...)
+	m.Rules(ctx, d, shadowed)
+}
+
+// Rules counts what the rules said in a decision, and not the request: something
+// else has the last word on it, and tells Verdict.
+func (m *Meter) Rules(ctx context.Context, d *limit.Decision, shadowed bool) {
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
 		switch {

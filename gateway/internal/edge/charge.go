@@ -1,0 +1,61 @@
+package edge
+
+import (
+	"net/http"
+
+	"github.com/shiplane/limits/libs/limit"
+)
+
+// Charge is which of the requests are charged that are free unless asked: they
+// fetch nothing, and browsers send preflights of their own accord. A free request
+// meets its rules at a cost of 0: it shows what is left, and only a ban refuses it.
+type Charge struct{ Head, Options, Preflight bool }
+
+// overriding are fields by which a request can be another method's than it says,
+// to upstreams that look at them. Such a request is never free.
+var overriding = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// free reports whether a request costs nothing.
+func (c Charge) free(r *http.Request) bool {
+	charged := true
+	switch {
+	case isPreflight(r):
+		charged = c.Preflight
+	case r.Method == http.MethodOptions:
+		charged = c.Options
+	case r.Method == http.MethodHead:
+		charged = c.Head
+	}
+	if charged {
+		return false
+	}
+	for _, name := range overriding {
+		if len(r.Header[name]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isPreflight reports whether a browser asks if a script may send a request
+// (Fetch, 4.8). It never holds credentials.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// price sets what each rule is charged: nothing for a free request; for one that
+// will be refused for who sent it at least 1, also on a route that costs nothing:
+// there, too, keys can be tried.
+func price(charges []limit.Charge, cost int64, free, refused bool) {
+	switch {
+	case refused:
+		cost = max(cost, 1)
+	case free:
+		cost = 0
+	default:
+		return
+	}
+	for i := range charges {
+		charges[i].Cost = charges[i].Rule.Charge(cost)
+	}
+}
