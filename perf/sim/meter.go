@@ -1,82 +1,129 @@
 package sim
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/shiplane/limits/libs/bucket"
 	"github.com/shiplane/limits/libs/limit"
 )
 
 // meter measures one key: who was admitted when, what was charged, what is out
-// on lease or on the wire.
+// on lease or on the wire. Its times are the store's.
 type meter struct {
-	limit limit.Limit
-	start time.Duration // steady figures begin here
-	log   []admission
+	name    string
+	rule    *limit.Rule
+	limit   limit.Limit   // the largest that anybody may follow now, field by field
+	inForce []limit.Limit // those that somebody may follow, the oldest first
+	start   time.Duration // steady figures begin here
+	log     []admission
 
-	out, outTop   int64 // tokens out now, and the most ever
-	outArea       float64
-	outAt         time.Duration
-	charged       int64
-	admitted      int64
-	given, lost   int64   // handed back; lost in crashes and with errands that failed
-	level, excess float64 // Lindley's recursion of charged − rate · t, and its largest − burst
-	levelAt       time.Duration
+	bound bound
+	owed  tank // what is admitted; its size is burst + what is out
+
+	out, outTop int64 // tokens out now, and the most ever
+	peak        int64 // the most since it was last sampled
+	outArea     float64
+	outAt       time.Duration
+	charged     int64
+	admitted    int64
+	given, lost int64 // handed back; lost in crashes and with calls that failed
 }
 
 type admission struct {
-	at   time.Duration
+	at   time.Duration // since the run began
 	cost int64
 	pod  int
 }
 
-// move changes what is out by n.
-func (m *meter) move(now time.Duration, n int64) {
-	if from := max(m.outAt, m.start); now > from {
-		m.outArea += float64(m.out) * (now - from).Seconds()
+func newMeter(w *World, name string, rule *limit.Rule, l limit.Limit) *meter {
+	return &meter{
+		name: name, rule: rule, limit: l, inForce: []limit.Limit{l}, start: epoch + w.cfg.Start,
+		bound: newBound(rule.Algorithm, l), owed: tank{level: float64(l.Burst)},
 	}
-	m.outAt = now
+}
+
+// move changes what is out by n. A window may begin before it or after it.
+func (m *meter) move(at time.Duration, n int64) {
+	if from := max(m.outAt, m.start); at > from {
+		m.outArea += float64(m.out) * (at - from).Seconds()
+	}
+	m.owed.fill(at, m.limit.Rate, float64(m.limit.Burst+m.out))
+	m.outAt = at
 	m.out += n
-	m.outTop = max(m.outTop, m.out)
+	m.outTop, m.peak = max(m.outTop, m.out), max(m.peak, m.out)
 }
 
-// debt follows the largest sum over any window of n minus rate times its length.
-func (m *meter) debt(now time.Duration, n float64) {
-	m.level = max(0, m.level-(now-m.levelAt).Seconds()*float64(m.limit.Rate)) + n
-	m.levelAt = now
-	m.excess = max(m.excess, m.level-float64(m.limit.Burst))
-}
-
-func (m *meter) charge(now time.Duration, n int64) {
-	m.move(now, n)
-	m.debt(now, float64(n))
+func (m *meter) charge(at time.Duration, n int64, member uint64) {
+	m.move(at, n)
+	m.bound.charge(at, n, member)
 	m.charged += n
 }
 
 // giveBack counts n tokens handed back, of which took found room.
-func (m *meter) giveBack(now time.Duration, n int64, took float64) {
-	m.move(now, -n)
-	m.debt(now, -took)
+func (m *meter) giveBack(at time.Duration, n int64, took float64, member uint64) {
+	m.move(at, -n)
+	m.bound.giveBack(at, took, member)
 	m.given += n
 }
 
-func (m *meter) lose(now time.Duration, n int64) {
-	m.move(now, -n)
+func (m *meter) lose(at time.Duration, n int64) {
+	m.move(at, -n)
 	m.lost += n
 }
 
-func (m *meter) admit(now time.Duration, n int64, pod int) {
-	m.move(now, -n)
-	m.admitted += n
-	m.log = append(m.log, admission{now, n, pod})
+func (m *meter) admit(at time.Duration, a admission) {
+	m.move(at, -a.cost)
+	m.owed.draw(float64(a.cost))
+	m.admitted += a.cost
+	m.log = append(m.log, a)
+}
+
+// widen takes another limit in; narrow forgets the oldest.
+func (m *meter) widen(l limit.Limit) {
+	m.inForce = append(m.inForce, l)
+	m.limited(m.outAt)
+}
+
+func (m *meter) narrow(at time.Duration) {
+	m.inForce = m.inForce[1:]
+	m.move(at, 0)
+	m.limited(at)
+}
+
+func (m *meter) limited(at time.Duration) {
+	l := m.inForce[0]
+	for _, other := range m.inForce[1:] {
+		l.Rate, l.Burst, l.Count = max(l.Rate, other.Rate), max(l.Burst, other.Burst), max(l.Count, other.Count)
+	}
+	m.limit = l
+	m.bound.limited(at, l)
+}
+
+// stepped tells that the store's clock was set.
+func (m *meter) stepped(before, after time.Duration) {
+	m.move(before, 0)
+	m.owed.at, m.outAt = min(before, after), after
+	m.bound.stepped(before, after)
 }
 
 // stranded is the mean of what was out since start, in tokens.
 func (m *meter) stranded(end time.Duration) float64 {
-	m.move(end, 0)
-	return m.outArea / (end - m.start).Seconds()
+	m.move(epoch+end, 0)
+	return m.outArea / (epoch + end - m.start).Seconds()
+}
+
+// between is what was admitted from one time on until another.
+func (m *meter) between(from, to time.Duration) int64 {
+	var sum int64
+	for _, a := range m.log {
+		if a.at >= from && a.at < to {
+			sum += a.cost
+		}
+	}
+	return sum
 }
 
 // overshoot is the most, over windows of length w, that admitted exceeds
@@ -94,15 +141,18 @@ func (m *meter) overshoot(w time.Duration) float64 {
 	return worst
 }
 
-// overshootAny is the same over windows of every length.
-func (m *meter) overshootAny() float64 {
-	level, at, worst := 0.0, time.Duration(0), math.Inf(-1)
+// overshootAny is the same over windows of every length. each, if not nil, gets
+// it for the windows that end with each admission.
+func (m *meter) overshootAny(each func(at time.Duration, over float64)) float64 {
+	t := tank{level: float64(m.limit.Burst), low: math.Inf(1)}
 	for _, a := range m.log {
-		level = max(0, level-(a.at-at).Seconds()*float64(m.limit.Rate)) + float64(a.cost)
-		at = a.at
-		worst = max(worst, level-float64(m.limit.Burst))
+		t.fill(a.at, m.limit.Rate, float64(m.limit.Burst))
+		t.draw(float64(a.cost))
+		if each != nil {
+			each(a.at, -t.level)
+		}
 	}
-	return worst
+	return -t.low
 }
 
 // fairness is the median, over spans of d, of the largest by the smallest sum
@@ -117,7 +167,7 @@ func (m *meter) fairness(pods []int, d, end time.Duration) float64 {
 		spans[i][a.pod] += a.cost
 	}
 	var ratios []float64
-	for i := m.start/d + 1; i < end/d; i++ {
+	for i := (m.start-epoch)/d + 1; i < end/d; i++ {
 		low, high := int64(math.MaxInt64), int64(0)
 		for _, p := range pods {
 			low, high = min(low, spans[i][p]), max(high, spans[i][p])
@@ -131,21 +181,42 @@ func (m *meter) fairness(pods []int, d, end time.Duration) float64 {
 	return ratios[len(ratios)/2]
 }
 
-// oracle is one exact bucket for each key, no pods and no network: what a
-// request is entitled to.
-type oracle map[*Key]bucket.Tokens
-
-func (o oracle) entitled(now time.Duration, parts []Part) bool {
-	for _, p := range parts {
-		if _, ok := o[p.Key]; !ok {
-			o[p.Key] = bucket.Full(now, p.Key.Limit())
-		}
-		if o[p.Key].LevelAt(now, p.Key.Limit()) < float64(p.Cost) {
-			return false
+// byPod is what each of the pods given has admitted since start.
+func (m *meter) byPod(pods []int) []int64 {
+	sums := make([]int64, len(pods))
+	for _, a := range m.log {
+		if i := slices.Index(pods, a.pod); i >= 0 && epoch+a.at >= m.start {
+			sums[i] += a.cost
 		}
 	}
-	for _, p := range parts {
-		o[p.Key] = o[p.Key].Take(now, p.Key.Limit(), p.Cost)
-	}
-	return true
+	return sums
 }
+
+// verify checks what must hold for the key at the end of a run, when everything
+// has been handed back. That nothing is out any more holds if every call was
+// answered and nothing is void with its window.
+func (m *meter) verify(healthy bool) error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{m.name}, args...)...))
+	}
+	if over := m.bound.excess(); over > rounding {
+		fault("charged %.6f above the limit", over)
+	}
+	if m.rule.Mode == limit.Shadow {
+		return errors.Join(errs...) // its charges come in sums, for requests long admitted
+	}
+	if m.charged != m.admitted+m.given+m.lost+m.out {
+		fault("charged %d, but admitted %d, given back %d, lost %d, out %d", m.charged, m.admitted, m.given, m.lost, m.out)
+	}
+	if m.out < 0 || healthy && m.rule.Algorithm != limit.FixedWindow && m.out != 0 {
+		fault("%d tokens are out when all have been handed back", m.out)
+	}
+	if over := -m.owed.low - m.limit.Rate.PerMicrosecond(); m.rule.Algorithm == limit.TokenBucket && over > rounding {
+		fault("admitted %.6f above burst + rate · t and what was on lease at the begin of the window", over)
+	}
+	return errors.Join(errs...)
+}
+
+// rounding is what sums of a million floats may be off by, in tokens.
+const rounding = 1e-6

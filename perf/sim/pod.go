@@ -9,17 +9,21 @@ import (
 	"github.com/shiplane/limits/libs/table"
 )
 
-// pod is a core and its connection to the store.
+// pod is a core and its connection to its region's store.
 type pod struct {
 	id      int
 	w       *World
+	region  *region
 	core    *limiter.Core
-	down    string // "drained" or "crashed"
+	offset  time.Duration // of its clock
+	drift   float64       // its clock runs at 1 + drift
+	lag     time.Duration // it learns of a new limit so much later
+	down    string        // "drained" or "crashed"
 	waiting map[*limiter.Call]*request
 	calls   []*limiter.Call // for reuse
 }
 
-// request is one that waits for the store.
+// request is one that is being decided.
 type request struct {
 	parts    []Part
 	class    *Class
@@ -28,60 +32,88 @@ type request struct {
 	decision limit.Decision
 }
 
-// AddPods adds n pods to the region.
-func (w *World) AddPods(n int) error {
+// AddPods adds n pods to a region.
+func (w *World) AddPods(to, n int) {
+	r := w.regions[to]
 	for range n {
-		p := &pod{id: len(w.pods), w: w, waiting: map[*limiter.Call]*request{}}
+		p := &pod{id: len(w.pods), w: w, region: r, waiting: map[*limiter.Call]*request{}}
+		p.lag = time.Duration(w.rng.Float64() * float64(w.cfg.Lag))
+		if w.cfg.Drift > 0 {
+			p.drift = w.cfg.Drift * (2*w.rng.Float64() - 1)
+			p.offset = time.Duration(w.rng.Int64N(int64(24 * time.Hour)))
+		}
 		var err error
 		p.core, err = limiter.NewCore(limiter.CoreConfig{
-			Bounds: table.Bounds{IPs: 1 << 16, Users: 1 << 16, Accounts: 1 << 16}, Shards: 1,
-			Seed: w.cfg.Seed<<16 + uint64(p.id), Pods: func() int { return w.live }, Paced: true,
-			Tell: func(*limit.Rule, int64, int64) {},
+			Bounds: table.Bounds{IPs: w.cfg.Accounts, Users: w.cfg.Accounts, Accounts: w.cfg.Accounts}, Shards: 1,
+			Seed: w.cfg.Seed<<16 + uint64(p.id), Pods: func() int { return max(1, r.live) }, Paced: true, Tell: w.tell,
 		})
 		if err != nil {
-			return err
+			w.fail(err)
+			return
 		}
 		w.pods = append(w.pods, p)
-		w.live++
+		r.live++
 		var sweep func()
 		sweep = func() {
 			if p.down == "" {
-				p.core.Sweep(w.now)
+				p.core.Sweep(p.now())
 				p.errands()
 				w.after(limiter.SweepEvery, sweep)
 			}
 		}
 		w.after(time.Duration(w.rng.Float64()*float64(limiter.SweepEvery)), sweep)
 	}
-	return nil
 }
 
-// Arrive sends a request of a class to a pod.
+// now is the pod's clock.
+func (p *pod) now() time.Duration {
+	return p.w.now + p.offset + time.Duration(p.drift*float64(p.w.now))
+}
+
+// Told is what a shadow rule has said: of how many admitted requests, and how
+// many of them it would have refused.
+type Told struct{ Requests, Short int64 }
+
+func (w *World) tell(rule *limit.Rule, requests, short int64) {
+	told := w.told[rule.ID]
+	w.told[rule.ID] = Told{told.Requests + requests, told.Short + short}
+}
+
+// Arrive sends a request of a class to a pod. The parts of one subject are
+// beside each other, the subjects in the order of their kinds.
 func (w *World) Arrive(pod int, class string, parts ...Part) {
-	c := w.classes[class]
-	if c == nil {
-		c = &Class{}
-		w.classes[class] = c
+	p, c := w.pods[pod], w.class(class)
+	cost := parts[0].Cost
+	c.Offered += cost
+	if w.started {
+		c.Requests++
 	}
-	c.Offered += parts[0].Cost
-	if w.oracle.entitled(w.now, parts) {
-		c.Entitled += parts[0].Cost
+	entitled := w.oracle.entitled(w.now, parts)
+	if entitled {
+		c.Entitled += cost
 	}
+	w.series.add(w.now, w.cfg.Slot, func(s *Slot) {
+		s.Offered += cost
+		if entitled {
+			s.Entitled += cost
+		}
+	})
 	w.asked++
 	r := &request{parts: parts, class: c, at: w.now}
-	for _, p := range parts {
-		r.limits.Charges = append(r.limits.Charges, limit.Charge{Subject: p.Key.Subject, Rule: p.Key.Rule, Limit: p.Key.Limit(), Cost: p.Cost})
+	for _, part := range parts {
+		v := part.Key.at(p.region.id, w.now-p.lag)
+		r.limits.Charges = append(r.limits.Charges, limit.Charge{Subject: part.Key.Subject, Rule: v.rule, Limit: v.limit, Cost: part.Cost})
 	}
-	w.pods[pod].check(r)
+	p.check(r)
 }
 
 func (p *pod) check(r *request) {
-	if p.core.DecideLocally(p.w.now, &r.limits, &r.decision) {
+	if p.core.DecideLocally(p.now(), &r.limits, &r.decision) {
 		p.settle(r)
 	} else {
 		call := p.newCall()
 		p.waiting[call] = r
-		p.step(call, p.core.Decide(p.w.now, &r.limits, &r.decision, call))
+		p.step(call, p.core.Decide(p.now(), &r.limits, &r.decision, call))
 	}
 	p.errands()
 }
@@ -103,16 +135,17 @@ func (p *pod) step(call *limiter.Call, step limiter.Step) {
 		delete(p.waiting, call)
 		p.calls = append(p.calls, call)
 	case limiter.StepAsk:
-		p.w.call(call.Ask(), call.Result(), func(err error) {
+		p.region.call(call.Ask(), call.Result(), func(err error) {
 			if p.down != "" {
 				p.late(call.Ask(), call.Result(), err)
 				return
 			}
-			next := p.core.Apply(p.w.now, call, err)
+			next := p.core.Apply(p.now(), call, err)
 			for _, wake := range call.Wakes() {
-				p.step(wake.Call, p.core.Resume(p.w.now, wake.Call, wake.With))
+				p.step(wake.Call, p.core.Resume(p.now(), wake.Call, wake.With))
 			}
 			p.step(call, next)
+			p.errands()
 		})
 	}
 }
@@ -122,56 +155,72 @@ func (p *pod) settle(r *request) {
 	w, d := p.w, &r.decision
 	w.settled++
 	w.by[d.DecidedBy]++
-	w.longest = max(w.longest, w.now-r.at)
+	w.waits.add(w.now-r.at, subjects(r.parts), w.cfg.RTT)
 	if d.Verdict != limit.Allowed {
 		return
 	}
-	r.class.Admitted += r.parts[0].Cost
+	cost := r.parts[0].Cost
+	r.class.Admitted += cost
+	w.series.add(w.now, w.cfg.Slot, func(s *Slot) { s.Admitted += cost })
 	for i, part := range r.parts {
-		m := part.Key.meter
-		if m == nil {
+		if part.Key.Rule.Mode == limit.Shadow {
 			continue
 		}
-		if d.Outcomes[i].DecidedBy == limit.ByFallback {
-			m.log = append(m.log, admission{w.now, part.Cost, p.id})
-			continue
+		a, by := admission{w.now, part.Cost, p.id}, d.Outcomes[i].DecidedBy
+		paid := by == limit.ByLease || by == limit.ByStore
+		if !paid && part.Key.Rule.FailMode == limit.FailClosed {
+			w.unpaid++
 		}
-		m.admit(w.now, part.Cost, p.id)
+		for _, m := range part.Key.of(p.region.id) {
+			if paid {
+				m.admit(p.region.clock(), a)
+			} else {
+				m.log = append(m.log, a)
+			}
+		}
 	}
+}
+
+func subjects(parts []Part) int {
+	n := 1
+	for i := 1; i < len(parts); i++ {
+		if parts[i].Key.Subject != parts[i-1].Key.Subject {
+			n++
+		}
+	}
+	return n
 }
 
 // errands carries what is in the core's outbox to the store.
 func (p *pod) errands() {
 	for _, e := range p.core.Errands() {
-		e.Sent = p.w.now
+		e.Sent = p.now()
 		result := &store.Result{}
-		p.w.call(&e.Ask, result, func(err error) {
-			if err == nil {
-				p.core.Settle(p.w.now, &e, result)
+		p.region.call(&e.Ask, result, func(err error) {
+			if err == nil && p.down != "crashed" {
+				p.core.Settle(p.now(), &e, result)
 			}
 		})
 	}
 }
 
 // Stop drains a pod, which hands everything back, or crashes it, which loses it.
+// What waits at it is gone with its connection.
 func (w *World) Stop(id int, how string) {
 	p := w.pods[id]
 	p.down = how
-	w.live--
-	for call, r := range p.waiting {
-		w.settled++
-		delete(p.waiting, call)
-		_ = r
-	}
-	p.core.Drain(w.now)
+	p.region.live--
+	w.settled += int64(len(p.waiting))
+	clear(p.waiting)
+	p.core.Drain(p.now())
 	if how == "drained" {
 		p.errands()
 		return
 	}
 	for _, e := range p.core.Errands() {
 		for i := range e.Ask.Entries {
-			if m := w.meterOf(&e.Ask, i); m != nil {
-				m.lose(w.now, e.Ask.Entries[i].Give)
+			for _, m := range p.region.meters(&e.Ask, i) {
+				m.lose(p.region.clock(), e.Ask.Entries[i].Give)
 			}
 		}
 	}
@@ -189,12 +238,14 @@ func (p *pod) late(ask *store.Ask, result *store.Result, err error) {
 		if granted == 0 {
 			continue
 		}
-		back.Entries = append(back.Entries, store.Entry{Rule: e.Rule, Limit: e.Limit, Give: granted, GivenFrom: result.At})
-		if m := p.w.meterOf(ask, i); m != nil && p.down == "crashed" {
-			m.lose(p.w.now, granted)
+		back.Entries = append(back.Entries, store.Entry{Rule: e.Rule, Limit: e.Limit, Give: granted, GivenFrom: result.At, Member: e.Member})
+		for _, m := range p.region.meters(ask, i) {
+			if p.down == "crashed" {
+				m.lose(p.region.clock(), granted)
+			}
 		}
 	}
 	if p.down == "drained" && len(back.Entries) > 0 {
-		p.w.call(&back, &store.Result{}, func(error) {})
+		p.region.call(&back, &store.Result{}, func(error) {})
 	}
 }

@@ -34,7 +34,7 @@ func (w *World) on(pods []int, class string, k *Key, cost int64) func() {
 // steady is Poisson traffic of x times the rate over the pods.
 func steady(x float64, pods []int) func(*World, *Key, time.Duration) {
 	return func(w *World, k *Key, end time.Duration) {
-		w.Poisson(x*float64(k.Limit().Rate), 0, end, w.on(pods, "all", k, 1))
+		w.Poisson(k.rate(x), 0, end, w.on(pods, "all", k, 1))
 	}
 }
 
@@ -58,51 +58,45 @@ func Scenarios() []Scenario {
 		}, Want: Want{OfOffered: 1}},
 		{Name: "growth, flooded 10,000/s", Limit: growth, For: 20 * time.Second, Load: steady(100, all), Want: Want{OfRate: 0.98, Calls: 600}},
 		{Name: "six routes, 0.9 R", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
-			w.Poisson(0.9*float64(k.Limit().Rate), 0, end, w.routed(k, 6)("all", 0, 6))
+			w.Poisson(k.rate(0.9), 0, end, w.routed(k, 6)("all", 0, 6))
 		}, Want: Want{OfOffered: 0.999, Calls: 220}},
 		{Name: "six routes, the burst at once", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
 			do := w.routed(k, 6)
 			w.Burst(0, ms, k.Limit().Burst, do("burst", 0, 6))
-			w.Poisson(0.9*float64(k.Limit().Rate), ms, end, do("all", 0, 6))
+			w.Poisson(k.rate(0.9), ms, end, do("all", 0, 6))
 		}, Want: Want{Class: map[string]float64{"burst": 0.99}}},
 		{Name: "six routes, one at 3 R", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
 			do := w.routed(k, 6)
-			w.Poisson(0.4*float64(k.Limit().Rate), 0, end, do("modest", 1, 6))
-			w.Poisson(3*float64(k.Limit().Rate), 0, end, do("flood", 0, 1))
+			w.Poisson(k.rate(0.4), 0, end, do("modest", 1, 6))
+			w.Poisson(k.rate(3), 0, end, do("flood", 0, 1))
 		}, Want: Want{Class: map[string]float64{"modest": 0.999}}},
 		{Name: "hops pods every 100 ms, 0.9 R", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
-			w.Poisson(0.9*float64(k.Limit().Rate), 0, end, func() { w.Arrive(int(w.now/(100*ms)*7%50), "all", Part{k, 1}) })
+			w.Poisson(k.rate(0.9), 0, end, func() { w.Arrive(int(w.now/(100*ms)*7%50), "all", Part{k, 1}) })
 		}, Want: Want{OfEntitled: 0.999, Calls: 220}},
 		{Name: "0.95 B at once every 2 s", Limit: enterprise, Load: bursts, Want: Want{OfOffered: 0.995}},
 		{Name: "0.9 R, then the whole burst", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
-			w.Poisson(0.9*float64(k.Limit().Rate), 0, end/2, w.on(all, "all", k, 1))
+			w.Poisson(k.rate(0.9), 0, end/2, w.on(all, "all", k, 1))
 			w.Burst(end/2, ms, k.Limit().Burst, w.on(all, "burst", k, 1))
 		}, Want: Want{Class: map[string]float64{"burst": 0.98}}},
 		{Name: "0.9 R, then a flood", Limit: enterprise, For: 8 * time.Second, Load: func(w *World, k *Key, end time.Duration) {
-			w.Poisson(0.9*float64(k.Limit().Rate), 0, end/2, w.on(all, "all", k, 1))
-			w.Poisson(50*float64(k.Limit().Rate), end/2, end, w.on(all, "flood", k, 1))
+			w.Poisson(k.rate(0.9), 0, end/2, w.on(all, "all", k, 1))
+			w.Poisson(k.rate(50), end/2, end, w.on(all, "flood", k, 1))
 		}},
 		{Name: "cost 10 beside 1, 0.9 R over 50", Limit: enterprise, For: 20 * time.Second, Load: bulk(0.45, 0.45, all), Want: Want{OfOffered: 0.999}},
 		{Name: "cost 10 beside 1, 0.9 R on 2", Limit: enterprise, For: 20 * time.Second, Load: bulk(0.45, 0.45, upTo(2)), Want: Want{OfOffered: 0.999}},
 		{Name: "cost 10 beside 1, 1.3 R over 50", Limit: enterprise, For: 20 * time.Second, Load: bulk(0.65, 0.65, all), Want: Want{Class: map[string]float64{"cost 10": 0.98}}},
 		{Name: "cost 10 beside 1, 1.3 R on 2", Limit: enterprise, For: 20 * time.Second, Load: bulk(0.65, 0.65, upTo(2)), Want: Want{Class: map[string]float64{"cost 10": 0.98}}},
 		{Name: "50 to 75 pods, 0.9 R", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
-			w.at(end/2, func() { w.mustAddPods(25) })
-			w.Poisson(0.9*float64(k.Limit().Rate), 0, end, func() { w.Arrive(w.rng.IntN(len(w.pods)), "all", Part{k, 1}) })
+			w.at(end/2, func() { w.AddPods(0, 25) })
+			w.Poisson(k.rate(0.9), 0, end, func() { w.Arrive(w.rng.IntN(len(w.pods)), "all", Part{k, 1}) })
 		}, Want: Want{OfEntitled: 0.999}},
 		{Name: "half the pods drain, 0.9 R", Limit: enterprise, Load: replaceHalf(0.9, "drained"), Want: Want{OfEntitled: 0.999}},
 		{Name: "half the pods crash, 0.9 R", Limit: enterprise, Load: replaceHalf(0.9, "crashed"), Want: Want{OfEntitled: 0.999}},
 		{Name: "half the pods crash, 1.5 R", Limit: enterprise, Load: replaceHalf(1.5, "crashed"), Want: Want{OfBound: 0.98}},
 		{Name: "one pod floods, 49 modest", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
-			w.Poisson(20*float64(k.Limit().Rate), 0, end, w.on(upTo(1), "flood", k, 1))
-			w.Poisson(0.49*float64(k.Limit().Rate), 0, end, w.on(between(1, 50), "modest", k, 1))
+			w.Poisson(k.rate(20), 0, end, w.on(upTo(1), "flood", k, 1))
+			w.Poisson(k.rate(0.49), 0, end, w.on(between(1, 50), "modest", k, 1))
 		}, Want: Want{ClassOf: map[string]float64{"modest": 0.95}}},
-	}
-}
-
-func (w *World) mustAddPods(n int) {
-	if err := w.AddPods(n); err != nil {
-		panic(fmt.Sprint("the first pods could be made: ", err))
 	}
 }
 
@@ -112,7 +106,7 @@ func (w *World) routed(k *Key, n int) func(class string, from, to int) func() {
 	var routes []*Key
 	for i := range n {
 		half := limit.Limit{Rate: k.Limit().Rate / 2, Burst: k.Limit().Burst / 2}
-		routes = append(routes, w.NewKey("acme", fmt.Sprint("route-", i), half, true))
+		routes = append(routes, w.NewKey("acme", fmt.Sprint("route-", i), half))
 	}
 	return func(class string, from, to int) func() {
 		return func() {
@@ -130,8 +124,8 @@ func bursts(w *World, k *Key, end time.Duration) {
 // bulk mixes cost 1 at x and cost 10 at y times the rate, in tokens.
 func bulk(x, y float64, pods []int) func(*World, *Key, time.Duration) {
 	return func(w *World, k *Key, end time.Duration) {
-		w.Poisson(x*float64(k.Limit().Rate), 0, end, w.on(pods, "cost 1", k, 1))
-		w.Poisson(y*float64(k.Limit().Rate)/10, 0, end, w.on(pods, "cost 10", k, 10))
+		w.Poisson(k.rate(x), 0, end, w.on(pods, "cost 1", k, 1))
+		w.Poisson(k.rate(y)/10, 0, end, w.on(pods, "cost 10", k, 10))
 	}
 }
 
@@ -143,9 +137,9 @@ func replaceHalf(x float64, how string) func(*World, *Key, time.Duration) {
 			for id := range 25 {
 				w.Stop(id, how)
 			}
-			w.mustAddPods(25)
+			w.AddPods(0, 25)
 			pods = between(25, 75)
 		})
-		w.Poisson(x*float64(k.Limit().Rate), 0, end, func() { w.Arrive(pods[w.rng.IntN(50)], "all", Part{k, 1}) })
+		w.Poisson(k.rate(x), 0, end, func() { w.Arrive(pods[w.rng.IntN(50)], "all", Part{k, 1}) })
 	}
 }
