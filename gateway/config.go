@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,10 +18,11 @@ import (
 // flags is the command line of the gateway as text: it is read in one go by
 // config, so that all that is wrong is said at once.
 type flags struct {
-	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to serve callers on, HTTP/1.1 and HTTP/2 without TLS (default 127.0.0.1:8080)."`
+	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to serve callers on, HTTP/1.1 and HTTP/2, without TLS unless --tls-cert is given (default 127.0.0.1:8080)."`
 	Admin  string `default:"127.0.0.1:9080" placeholder:"HOST:PORT" help:"Address of /healthz, /readyz and /metrics, for operators only (default 127.0.0.1:9080)."`
 
-	Upstream   string `placeholder:"URL" help:"The API to protect, as in http://127.0.0.1:3000. Needs --rules."`
+	proxyFlags `embed:""`
+
 	Rules      string `placeholder:"FILE" help:"Rule file, followed while running. Needs --upstream."`
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
 	RequireKey bool   `help:"Answer 401 to requests without an account: a known key, account header or token (default: they are anonymous)."`
@@ -42,6 +42,8 @@ type flags struct {
 	LogFormat string `default:"text" placeholder:"text|json" help:"Format of the log on standard error (default text)."`
 	LogLevel  string `default:"info" placeholder:"debug|info|warn|error" help:"Least severe level to log (default info)."`
 	Pprof     bool   `help:"Serve /debug/pprof/ on --admin."`
+
+	observeFlags `embed:""`
 }
 
 // Help is shown by gateway --help.
@@ -59,12 +61,13 @@ type Config struct {
 	Listen, Admin string // HOST:PORT
 	Demo          bool   // no upstream, rules or keys were given
 
-	Upstream   *url.URL
 	Rules      string // path
 	Keys       string // path; "" for none
 	RequireKey bool
 
-	Store StoreConfig
+	Proxy   ProxyConfig
+	Store   StoreConfig
+	Observe ObserveConfig
 
 	Trusted       []netip.Prefix
 	AddressHeader string // canonical, as the next two; which are "" for none
@@ -115,14 +118,16 @@ func (f *flags) read() (Config, []error) {
 	cfg := Config{
 		Listen: f.Listen, Admin: f.Admin, Rules: f.Rules, Keys: f.Keys, RequireKey: f.RequireKey,
 		Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
-		Demo: f.Upstream == "" && f.Rules == "" && f.Keys == "",
+		Demo: !f.proxyFlags.given() && f.Rules == "" && f.Keys == "",
 	}
 	f.addresses(&cfg, fault)
 	f.files(&cfg, fault)
 	f.identityFlags.read(&cfg, fault)
 	f.answerFlags.read(&cfg, fault)
 	f.choices(&cfg, fault)
+	cfg.Proxy = f.proxyFlags.config(fault)
 	cfg.Store = f.storeFlags.config(fault)
+	cfg.Observe = f.observeFlags.config(fault)
 	cfg.DrainDelay = duration("drain-delay", f.DrainDelay, drainDelayMax, fault)
 	cfg.DrainTimeout = duration("drain-timeout", f.DrainTimeout, drainTimeoutMax, fault)
 	var err error
@@ -152,21 +157,8 @@ func (f *flags) files(cfg *Config, fault faultFunc) {
 	if f.Rules == "" {
 		fault("rules", "", "is missing: give it together with --upstream (and --keys)")
 	}
-	if f.Upstream == "" {
+	if !f.proxyFlags.given() {
 		fault("upstream", "", "is missing: give it together with --rules")
-		return
-	}
-	upstream, err := url.Parse(f.Upstream)
-	switch {
-	case err != nil || upstream.Host == "" || upstream.Scheme != "http" && upstream.Scheme != "https":
-		// What cannot be parsed may still hold a password.
-		fault("upstream", withoutUser(f.Upstream), "want http://HOST[:PORT][/PATH] or https://…")
-	case upstream.User != nil:
-		fault("upstream", upstream.Redacted(), "must not hold a user or password: they would show in process lists and logs")
-	case upstream.Fragment != "":
-		fault("upstream", f.Upstream, "must not have a fragment")
-	default:
-		cfg.Upstream = upstream
 	}
 }
 

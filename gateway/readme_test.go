@@ -116,6 +116,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b(r|t)=\d+`), "$1=N"},
 	{regexp.MustCompile(`(?m)^ +\d+ (\d{3})$`), "N times $1"},
 	{regexp.MustCompile(`time=\S+`), "time=T"},
+	{regexp.MustCompile(`(X-Request-Id: |urn:shiplane:request:)[0-9a-f]{32}`), "${1}ID"},
 }
 
 // stable returns the lines of an output, without what changes.

@@ -2,17 +2,19 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
 
-	"github.com/shiplane/limits/gateway/internal/answer"
+	"github.com/shiplane/limits/gateway/internal/access"
 	"github.com/shiplane/limits/gateway/internal/demo"
 	"github.com/shiplane/limits/gateway/internal/edge"
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/proxy"
+	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/telemetry"
@@ -33,11 +35,10 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	process := serve.New(serve.Config{Logger: log, DrainDelay: cfg.DrainDelay, DrainTimeout: cfg.DrainTimeout})
 	defer process.Close()
 
-	metrics, err := telemetry.New("shiplane-gateway")
+	metrics, tracer, err := openTelemetry(ctx, process, cfg.Observe, log)
 	if err != nil {
 		return err
 	}
-	process.OnClose("metrics", metrics.Close)
 	in, err := open(process, cfg, metrics, log)
 	if err != nil {
 		return err
@@ -55,23 +56,33 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		process.Go(name, func(ctx context.Context) error { follow(ctx); return nil })
 	}
 
-	clients, answers := in.clients(cfg), answer.New(in.denied, cfg.Origins)
+	clients, answers := in.clients(cfg), respond.New(in.denied, cfg.Origins)
+	trusted := func(remote string) bool { return clients.Trusts(clients.Address(remote, nil)) }
+	upstream := proxy.New(proxy.Config{
+		Pools: in.pools, Timeout: cfg.Proxy.UpstreamTimeout, HealthPath: cfg.Proxy.UpstreamHealth, StrictPaths: cfg.Proxy.StrictPaths,
+		Trusted: trusted, Failed: in.meter.Upstream, Answers: answers, Logger: log,
+	})
+	process.Go("upstream health", func(ctx context.Context) error { upstream.Run(ctx); return nil })
 	handler := edge.New(edge.Config{
-		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log,
-		Upstream: proxy.New(proxy.Config{Upstream: in.upstream, Clients: clients, Failed: in.meter.Upstream, Logger: log}),
-		Mode:     cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
+		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
+		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
 	admin, err := process.Serve("--admin", cfg.Admin, serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler())
 	if err != nil {
 		return err
 	}
-	api, err := process.Serve("--listen", cfg.Listen, handler)
+	api, err := process.ServeEndpoint(serve.Endpoint{
+		Flag: "--listen", Address: cfg.Listen, TLS: in.tls, ClientTimeout: cfg.Proxy.ClientTimeout,
+		Handler: access.New(access.Config{
+			Next: handler, Trusted: trusted, Logger: log, Sample: cfg.Observe.Sample, HashKey: in.hashKey, Tracer: tracer,
+		}),
+	})
 	if err != nil {
 		return err
 	}
 	return process.Run(ctx, func() {
 		log.Info("listening", "api", api.String(), "admin", admin.String(), "mode", string(cfg.Mode),
-			"upstream", in.upstream.Redacted(), "rules", len(in.rules.Current().Rules()), "keys", in.keys.Current().Len())
+			"upstream", upstreams(in.pools), "rules", len(in.rules.Current().Rules()), "keys", in.keys.Current().Len())
 		if cfg.Demo {
 			log.Warn("this is the demo: its keys are known to everybody")
 			demo.Welcome(out.Stdout, api.String(), admin.String())
@@ -85,12 +96,14 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 // inputs is what the gateway works from, the demo's or the operator's.
 type inputs struct {
 	*files
-	upstream *url.URL
-	meter    *meter.Meter
+	pools   []Pool
+	meter   *meter.Meter
+	tls     *tls.Config // nil: callers are served without TLS
+	hashKey []byte
 }
 
 func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *slog.Logger) (*inputs, error) {
-	in := &inputs{upstream: cfg.Upstream}
+	in := &inputs{pools: cfg.Proxy.Pools}
 	revision := func() int64 { return in.rules.Current().Revision() }
 	known := func() int64 { return int64(in.keys.Current().Len()) }
 	var err error
@@ -99,6 +112,12 @@ func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *s
 	}
 	var faults []error
 	in.files, faults = openFiles(cfg, func(file string) *slog.Logger { return in.meter.CountFailures(log, file) })
+	if in.tls, err = openTLS(process, cfg.Proxy, log); err != nil {
+		faults = append(faults, err)
+	}
+	if in.hashKey, err = cfg.Observe.key(); err != nil {
+		faults = append(faults, err)
+	}
 	if err := combine(faults); err != nil {
 		return nil, serve.Usage(err)
 	}
@@ -107,7 +126,7 @@ func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *s
 		if err != nil {
 			return nil, err
 		}
-		in.upstream = &url.URL{Scheme: "http", Host: address.String()}
+		in.pools = []Pool{{URLs: []*url.URL{{Scheme: "http", Host: address.String()}}}}
 	}
 	return in, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
@@ -33,6 +34,7 @@ type Problem struct {
 	Status   int      `json:"status"`
 	Code     string   `json:"code"`
 	Detail   string   `json:"detail,omitempty"`
+	Instance string   `json:"instance,omitempty"`          // which request it was about; Write fills it from X-Request-Id
 	Violated []string `json:"violated-policies,omitempty"` // the rules that refused, as RateLimit-Policy names them
 
 	RetryAfter int64 `json:"-"` // seconds, what the header field says; 0 if nothing
@@ -110,9 +112,12 @@ func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, denied *Body) {
 }
 
 // Write sends the problem as problem+json, as the whole response. Header fields
-// set before stay. An error of the connection is the server's to notice, not the
-// caller's.
+// set before stay; an X-Request-Id among them becomes the instance. An error of
+// the connection is the server's to notice, not the caller's.
 func (p *Problem) Write(w http.ResponseWriter) {
+	if id := w.Header().Get("X-Request-Id"); id != "" && p.Instance == "" {
+		p.Instance = "urn:shiplane:request:" + url.PathEscape(id)
+	}
 	body, err := json.Marshal(p)
 	if err != nil { // strings and an int always marshal
 		http.Error(w, p.Title, p.Status)

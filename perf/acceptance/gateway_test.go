@@ -40,7 +40,7 @@ func startWith(t *testing.T, rules, plan string) string {
 		t.Fatal(err)
 	}
 	keys := fmt.Sprintf("- {hash: sha256:%x, account: acct, plan: %s}\n", sha256.Sum256([]byte(apiKey)), plan)
-	return start(t, gateway.Config{Upstream: address, Rules: file(t, "rules.yaml", rules), Keys: file(t, "keys.yaml", keys)})
+	return start(t, gateway.Config{Proxy: gateway.ProxyConfig{Pools: []gateway.Pool{{URLs: []*url.URL{address}}}}, Rules: file(t, "rules.yaml", rules), Keys: file(t, "keys.yaml", keys)})
 }
 
 func file(t *testing.T, name, text string) string {

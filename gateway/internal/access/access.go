@@ -37,7 +37,7 @@ const (
 	requestIDField = "X-Request-Id"
 	requestIDMax   = 128 // bytes of an id that is kept
 	pathMax        = 256 // bytes of a path that are logged
-	refusalsMax    = 50  // log lines a second on refusals and failures
+	refusalsMax    = 10  // log lines a second on refusals and failures
 	hashBytes      = 8   // of a caller's hash: enough to tell callers apart in a log
 )
 

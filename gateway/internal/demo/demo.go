@@ -52,7 +52,7 @@ func Welcome(w io.Writer, api, admin string) {
 
     curl -i -H 'X-Api-Key: demo-free' http://%[1]s/v1/labels
     curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: demo-free' 'http://%[1]s/v1/labels?[1-50]' | sort | uniq -c
-    curl -si -H 'X-Api-Key: demo-free' 'http://%[1]s/v1/labels?[1-50]' | tail -n 10
+    curl -si -H 'X-Api-Key: demo-free' 'http://%[1]s/v1/labels?[1-50]' | tail -n 11
 
   Counts: http://%[2]s/metrics
   Stop with Ctrl-C.
