@@ -5,8 +5,9 @@
 // sends, or the count could be led astray. So it accepts only what everybody
 // reads alike: JSON (one object, the member once, a text) or a form (the field
 // once), in UTF-8, not compressed, and refuses everything else: a member that
-// stands twice or in another case, a field in the query beside the body's,
-// something after the end.
+// stands twice or in a spelling that some servers take for it, a field in the query
+// beside the body's, a form that declares another charset in itself, a name with
+// control characters or with what is no character, something after the end.
 package userfield
 
 import (
@@ -18,7 +19,9 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -112,14 +115,63 @@ func find(r *http.Request, body []byte, field string) (string, *Refusal) {
 	case media == "application/json" || strings.HasSuffix(media, "+json"):
 		name, refusal = fromJSON(body, field)
 	case media == "application/x-www-form-urlencoded":
-		name, refusal = fromForm(r.URL.RawQuery, body, field)
+		name, refusal = fromForm(body, field)
 	default:
 		return "", refuse(CodeBodyUnreadable, "The body is %.60s: want application/json or application/x-www-form-urlencoded.", media)
 	}
-	if refusal == nil && strings.TrimSpace(name) == "" {
-		refusal = refuse(CodeUserMissing, "The body names no user: want a text in %q.", field)
+	if refusal == nil {
+		refusal = notInQuery(r.URL.RawQuery, field)
 	}
-	return name, refusal
+	if refusal == nil {
+		refusal = checkName(name, field)
+	}
+	if refusal != nil {
+		return "", refusal
+	}
+	return name, nil
+}
+
+// checkName refuses a name that servers read in different ways: some end it at a
+// NUL or drop control characters, and half a surrogate pair in JSON becomes one
+// thing here and another there.
+func checkName(name, field string) *Refusal {
+	if strings.TrimSpace(name) == "" {
+		return refuse(CodeUserMissing, "The body names no user: want a text in %q.", field)
+	}
+	// White space around a name is no part of it.
+	for _, c := range strings.TrimSpace(name) {
+		if unicode.IsControl(c) || c == utf8.RuneError {
+			return refuse(CodeUserAmbiguous, "The user in %q holds a control character, or what is no character.", field)
+		}
+	}
+	return nil
+}
+
+// notInQuery refuses a query that names the user, too: some servers merge both, and
+// some of them prefer the query's.
+func notInQuery(query, field string) *Refusal {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return refuse(CodeBodyUnreadable, "The query cannot be read.")
+	}
+	for member := range values {
+		if taken(member, field) {
+			return refuse(CodeUserAmbiguous, "The query names the user: want it in the body alone.")
+		}
+	}
+	return nil
+}
+
+// taken reports whether some server takes a form's member for the field: in
+// another case, with an index in brackets, ended by a NUL, or with the dots and
+// spaces that PHP turns into underscores.
+func taken(member, field string) bool {
+	plain := strings.NewReplacer(".", "_", " ", "_", "[", "_")
+	same := func(member string) bool {
+		return strings.EqualFold(plain.Replace(strings.TrimSpace(member)), plain.Replace(field))
+	}
+	end := strings.IndexAny(member, "[\x00")
+	return same(member) || end > 0 && same(member[:end])
 }
 
 func fromJSON(body []byte, field string) (name string, refusal *Refusal) {
@@ -168,27 +220,29 @@ func fromJSON(body []byte, field string) (name string, refusal *Refusal) {
 	return name, nil
 }
 
-func fromForm(query string, body []byte, field string) (name string, refusal *Refusal) {
-	inBody, err := url.ParseQuery(string(body))
+func fromForm(body []byte, field string) (name string, refusal *Refusal) {
+	values, err := url.ParseQuery(string(body))
 	if err != nil {
 		return "", refuse(CodeBodyUnreadable, "The form in the body cannot be read.")
 	}
-	inQuery, err := url.ParseQuery(query)
-	if err != nil {
-		return "", refuse(CodeBodyUnreadable, "The query cannot be read.")
-	}
 	seen := 0
-	// Some servers merge both, and some of them prefer the query's.
-	for _, values := range [...]url.Values{inBody, inQuery} {
-		for member, texts := range values {
-			if strings.EqualFold(member, field) {
-				seen += len(texts)
+	for member, texts := range values {
+		// By HTML a form may say in itself what its texts are.
+		if strings.EqualFold(member, "_charset_") && !slices.Equal(texts, []string{"utf-8"}) && !slices.Equal(texts, []string{"UTF-8"}) {
+			return "", refuse(CodeBodyUnreadable, "The form declares a charset: want utf-8, or none.")
+		}
+		for _, text := range texts {
+			if !utf8.ValidString(text) {
+				return "", refuse(CodeBodyUnreadable, "The form in the body is not UTF-8.")
 			}
 		}
+		if taken(member, field) {
+			seen += len(texts)
+		}
 	}
-	texts := inBody[field]
+	texts := values[field]
 	if seen > 1 || seen == 1 && len(texts) == 0 {
-		return "", refuse(CodeUserAmbiguous, "The request names the user more than once, or not as %q in its body.", field)
+		return "", refuse(CodeUserAmbiguous, "The body names the user more than once, or not as %q.", field)
 	}
 	if seen == 0 {
 		return "", nil

@@ -31,11 +31,13 @@ func TestUserNameIsFound(t *testing.T) {
 	for _, c := range []struct{ contentType, body, want string }{
 		{jsonType, `{"username":"ada","password":"x"}`, "ada"},
 		{jsonType, `{"nested":{"username":"no"},"list":["username",{"username":1}],"username":"ada"}`, "ada"},
-		{jsonType, ` { "user\u006eame" : "a\u0064a\u0000{}" } ` + "\n", "ada\x00{}"},
+		{jsonType, ` { "user\u006eame" : "a\u0064a{}" } ` + "\n", "ada{}"},
 		{jsonType + "; charset=UTF-8", `{"username":"ünï"}`, "ünï"},
 		{"application/vnd.shop+json", `{"username":"ada"}`, "ada"},
 		{formType, `username=ada&password=x`, "ada"},
-		{formType, `password=x&user%6eame=a+d%61%00`, "a da\x00"},
+		{formType, `password=x&user%6eame=a+d%61`, "a da"},
+		{formType, `_charset_=utf-8&username=ada`, "ada"},
+		{jsonType, `{"username":" \ud83d\ude00\t"}`, " \U0001F600\t"},
 	} {
 		name, err := Take(login(c.contentType, c.body), "username", most)
 		if err != nil || name != c.want {
@@ -72,6 +74,20 @@ func TestAmbiguousBodyIsRefused(t *testing.T) {
 		{formType, `username=%zz`, CodeBodyUnreadable},
 		{formType, `password=x`, CodeUserMissing},
 		{formType, ``, CodeUserMissing},
+		{jsonType, `{"username":"bob\u0000x"}`, CodeUserAmbiguous},
+		{jsonType, `{"username":"bo\u0008ob"}`, CodeUserAmbiguous},
+		{jsonType, `{"username":"bob\ud800"}`, CodeUserAmbiguous},
+		{jsonType + "; charset*=utf-8''utf-16", `{"username":"a"}`, CodeBodyUnreadable},
+		{jsonType + "; charset=utf-8; charset=utf-7", `{"username":"a"}`, CodeBodyUnreadable},
+		{jsonType, "\xff\xfe{\x00", CodeBodyUnreadable},
+		{formType, `username=bob%00x`, CodeUserAmbiguous},
+		{formType, `username=bob%ff`, CodeBodyUnreadable},
+		{formType, `username=a&username%5b%5d=b`, CodeUserAmbiguous},
+		{formType, `username=a&username%5b0=b`, CodeUserAmbiguous},
+		{formType, `username=a&+username=b`, CodeUserAmbiguous},
+		{formType, `username=a&username%00x=b`, CodeUserAmbiguous},
+		{formType, `_charset_=utf-16&username=a`, CodeBodyUnreadable},
+		{formType, `_charset_=utf-8&_charset_=utf-7&username=a`, CodeBodyUnreadable},
 		{"multipart/form-data; boundary=x", "--x", CodeBodyUnreadable},
 		{"text/plain", `{"username":"a"}`, CodeBodyUnreadable},
 		{"", `{"username":"a"}`, CodeBodyUnreadable},
@@ -91,11 +107,31 @@ func TestAmbiguousBodyIsRefused(t *testing.T) {
 	twice.Header.Add("Content-Type", formType)
 	queried := login(formType, `username=a`)
 	queried.URL.RawQuery = "username=b"
+	queriedJSON := login(jsonType, `{"username":"a"}`)
+	queriedJSON.URL.RawQuery = "UserName=b"
 	broken := login(jsonType, "")
 	broken.Body, broken.ContentLength = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)), -1
-	for _, r := range []*http.Request{compressed, twice, queried, broken} {
+	for _, r := range []*http.Request{compressed, twice, queried, queriedJSON, broken} {
 		if name, err := Take(r, "username", most); err == nil {
 			t.Errorf("%v: user is %q, want a refusal", r.Header, name)
+		}
+	}
+}
+
+// TestFieldIsFoundWhateverPHPMakesOfIt: a field with an underscore has more
+// spellings there.
+func TestFieldIsFoundWhateverPHPMakesOfIt(t *testing.T) {
+	for body, code := range map[string]string{
+		`user_name=a`: "", `user_name=a&user.name=b`: CodeUserAmbiguous, `user_name=a&user+name=b`: CodeUserAmbiguous,
+		`user.name=a`: CodeUserAmbiguous, `user_name=a&user%5bname=b`: CodeUserAmbiguous, `user_name=a&other=b`: "",
+	} {
+		_, err := Take(login(formType, body), "user_name", most)
+		got := ""
+		if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+			got = refusal.Code
+		}
+		if got != code {
+			t.Errorf("%s: %q, want %q", body, got, code)
 		}
 	}
 }
