@@ -31,11 +31,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/shiplane/limits/gateway/internal/answer"
 	"github.com/shiplane/limits/gateway/internal/access"
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/proxy"
+	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
@@ -66,7 +66,7 @@ type Config struct {
 	Limiter  Checker
 	Identity *identity.Identifier
 	Upstream http.Handler // proxy.New
-	Answers  *answer.Writer
+	Answers  *respond.Writer
 	Meter    *meter.Meter
 	Logger   *slog.Logger
 	Mode     Mode

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shiplane/limits/gateway/internal/answer"
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/meter"
+	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/ruleset"
@@ -64,7 +64,7 @@ func newHandler(t *testing.T, mode Mode, limiter Checker, upstream http.HandlerF
 	}
 	return New(Config{
 		Rules: live, Limiter: limiter, Identity: &identity.Identifier{}, Upstream: upstream,
-		Answers: &answer.Writer{},
+		Answers: &respond.Writer{},
 		Meter:   m, Logger: slog.New(slog.DiscardHandler), Mode: mode, BodyMax: 1 << 10,
 	})
 }

@@ -65,7 +65,7 @@ func (v *Verifier) Verify(r *http.Request, token string) (account, plan string, 
 	if err != nil {
 		return "", "", true, err
 	}
-	if err := v.check(claims); err != nil {
+	if err := v.check(claims.Claims); err != nil {
 		return "", "", true, err
 	}
 	account, plan = textOf(named[v.claims.Account]), textOf(named[v.claims.Plan])
@@ -86,8 +86,15 @@ func isToken(text string) bool {
 	return err == nil && len(object) > 0 && object[0] == '{'
 }
 
+// registered are the claims that every token is checked by. Whom it is about may be
+// a number with some issuers, against the standard.
+type registered struct {
+	jwt.Claims
+	Subject json.RawMessage `json:"sub"`
+}
+
 // open returns the claims of a token whose signature holds.
-func (v *Verifier) open(ctx context.Context, token *jwt.JSONWebToken) (claims jwt.Claims, named map[string]json.RawMessage, err error) {
+func (v *Verifier) open(ctx context.Context, token *jwt.JSONWebToken) (claims registered, named map[string]json.RawMessage, err error) {
 	header := token.Headers[0] // a compact token has one
 	keys, err := v.keys.find(ctx, header.KeyID)
 	if err != nil {
