@@ -2,12 +2,18 @@ package serve
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 )
+
+// ErrStalled is the cause (context.Cause) that ends the context of a request whose
+// body stopped coming. An answer to it can still be written.
+var ErrStalled = errors.New("the body of the request stopped coming")
 
 // past is a deadline that ends what waits now.
 var past = time.Unix(1, 0)
@@ -36,7 +42,13 @@ func (p *patient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = e.control.SetWriteDeadline(time.Time{}) // the last request's, see finish
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &patientBody{ReadCloser: r.Body, e: e}
+		// In a copy: of its own request the server looks at the body to see
+		// whether it may leave it unread.
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		body := &patientBody{ReadCloser: r.Body, e: e, cancel: cancel}
+		r = r.WithContext(ctx)
+		r.Body = body
 	}
 	defer e.finish()
 	p.next.ServeHTTP(e, r)
@@ -127,8 +139,9 @@ func (e *exchange) finish() {
 // patientBody is a request body whose reads do not wait for ever.
 type patientBody struct {
 	io.ReadCloser
-	e    *exchange
-	read *time.Timer
+	e      *exchange
+	cancel context.CancelCauseFunc
+	read   *time.Timer
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
@@ -143,6 +156,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 
 func (b *patientBody) stalled() {
 	if !b.e.answered.Load() {
+		b.cancel(ErrStalled)
 		_ = b.e.control.SetReadDeadline(past)
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/shiplane/limits/libs/httplimit"
+	"github.com/shiplane/limits/libs/serve"
 )
 
 // The codes of answers that no upstream gave.
@@ -158,6 +158,9 @@ func (p *Proxy) handler(to *pool) http.Handler {
 		ErrorLog:      slog.NewLogLogger(p.cfg.Logger.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
 			r.Header.Del("X-Request-Id") // the gateway's own stands
+			if len(r.Trailer) > 0 && r.Request.Method != http.MethodHead {
+				r.Header.Del("Content-Length") // HTTP/1.1 has trailers after chunks only
+			}
 			if fields := fieldsOf(r.Request); fields != nil {
 				fields.Set(r.Header)
 			}
@@ -180,7 +183,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, err error) {
 	case reason == ReasonTimeout:
 		problem = httplimit.NewProblem(http.StatusGatewayTimeout, CodeUpstreamTimeout,
 			"The API behind this gateway did not answer in time. The request counts against its limits all the same.")
-	case reason == ReasonClient && errors.Is(err, os.ErrDeadlineExceeded):
+	case reason == ReasonClient && stalled(r):
 		problem = httplimit.NewProblem(http.StatusRequestTimeout, CodeBodyTimeout, "The body of the request stopped coming.")
 	case reason == ReasonClient:
 		problem = httplimit.NewProblem(http.StatusBadRequest, CodeBodyBroken, "The body of the request is malformed or ended early.")
@@ -235,7 +238,7 @@ func reasonOf(r *http.Request, err error) string {
 	var timeout net.Error
 	body, _ := r.Body.(*sentBody)
 	switch {
-	case body != nil && body.failed() != nil && errors.Is(err, body.failed()):
+	case stalled(r), body != nil && body.failed() != nil && errors.Is(err, body.failed()):
 		return ReasonClient
 	case r.Context().Err() != nil:
 		return ReasonCanceled
@@ -247,6 +250,9 @@ func reasonOf(r *http.Request, err error) string {
 		return ReasonBroken
 	}
 }
+
+// stalled reports whether the caller's body stopped coming.
+func stalled(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), serve.ErrStalled) }
 
 // buffers lends the memory through which bodies are copied.
 type buffers struct{ pool sync.Pool }
