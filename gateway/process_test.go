@@ -124,11 +124,11 @@ func TestBadCommandLinesExitWith2(t *testing.T) {
 		{"an unknown flag", []string{"--colour=red"}, []string{"unknown flag --colour"}},
 		{"an unknown command", []string{"serve"}, []string{"serve"}},
 		{"many faults", []string{
-			"--mode=on", "--drain-delay=-1s", "--drain-timeout=soon", "--log-level=loud", "--log-format=xml", "--store=redis://x",
+			"--mode=on", "--drain-delay=-1s", "--drain-timeout=soon", "--log-level=loud", "--log-format=xml",
 			"--login-body-max=0", "--trusted-proxies=10.0.0.0/8,10.0.0.0/33", "--listen=8080", "--admin=127.0.0.1:70000", "--rules=x",
 		}, []string{
 			`--mode "on": want enforce, shadow or off`, `--drain-delay "-1s": want a duration of 0s to 10m0s`, `--drain-timeout "soon"`,
-			`--log-level "loud": want debug, info, warn or error`, `--log-format "xml": want text or json`, `--store "redis://x": want memory`,
+			`--log-level "loud": want debug, info, warn or error`, `--log-format "xml": want text or json`,
 			`--login-body-max "0": want 1 to 16777216 bytes`, `--trusted-proxies "10.0.0.0/33"`, `--listen "8080": want HOST:PORT`,
 			`--admin "127.0.0.1:70000"`, `--upstream "": is missing`, "11 faults",
 		}},

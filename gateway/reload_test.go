@@ -54,6 +54,8 @@ func TestReloadOfKeysKeepsBuckets(t *testing.T) {
 	stop := traffic(t, g)
 	get := func(key string) answer { return g.do("GET", "/v1/items/1", "", "X-Api-Key", key) }
 	get("small-1").want(t, 200, "")
+	// Who tries a key that is not known yet is limited by address.
+	refused := func(key string) bool { code := get(key).StatusCode; return code == 401 || code == 429 }
 	get("small-2").want(t, 401, "")
 	replace(t, g.keys, testKeys("small-2", "big-1")+
 		strings.Replace(testKeys("small-1"), "plan: small", "plan: small, name: renamed", 1))
@@ -65,10 +67,12 @@ func TestReloadOfKeysKeepsBuckets(t *testing.T) {
 	poll(t, "the fault is counted", func() bool {
 		return g.metric(`shiplane_gateway_reload_failures_total{file="keys"}`) == "1"
 	})
-	get("small-3").want(t, 401, "")
+	if !refused("small-3") {
+		t.Error("a key of a file with a fault works")
+	}
 	get("small-2").want(t, 200, "")
 	replace(t, g.keys, testKeys("big-1"))
-	poll(t, "the old keys are gone", func() bool { return get("small-2").StatusCode == 401 })
+	poll(t, "the old keys are gone", func() bool { return refused("small-2") })
 	stop()
 }
 

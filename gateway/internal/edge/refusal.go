@@ -11,19 +11,19 @@ import (
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/jwks"
 	"github.com/shiplane/limits/gateway/internal/meter"
+	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/httplimit"
 )
 
-// The codes of refusals that no limit makes; userfield and httplimit have more.
+// The codes of refusals that no limit makes; respond, userfield and httplimit have more.
 const (
-	CodeUnknownKey   = "unknown_key"            // 401
-	CodeKeyRequired  = "key_required"           // 401
-	CodeInvalidToken = "invalid_token"          // 401
-	CodeBadAccount   = "account_unreadable"     // 401
-	CodeNoTokenKeys  = "token_keys_unavailable" // 503
-	CodeMethod       = "method_not_supported"   // 405
-	CodeInternal     = "internal"               // 500
+	CodeUnknownKey  = "unknown_key"            // 401
+	CodeKeyRequired = "key_required"           // 401
+	CodeBadAccount  = "account_unreadable"     // 401
+	CodeNoTokenKeys = "token_keys_unavailable" // 503
+	CodeMethod      = "method_not_supported"   // 405
+	CodeInternal    = "internal"               // 500
 )
 
 // keysRetry is the wait told in seconds where the keys of tokens are missing: as
@@ -50,7 +50,7 @@ func unidentified(err error) *refusal {
 		why.problem = httplimit.NewProblem(http.StatusServiceUnavailable, CodeNoTokenKeys, "The keys that tokens are verified by cannot be had at the moment.")
 		why.problem.RetryAfter = keysRetry
 	case errors.Is(err, jwks.ErrInvalid):
-		unauthorized(CodeInvalidToken, sentence(err))
+		unauthorized(respond.CodeInvalidToken, sentence(err))
 	case errors.Is(err, identity.ErrBadAccount):
 		unauthorized(CodeBadAccount, "The header that names the account cannot be read, or is there twice.")
 	case errors.Is(err, identity.ErrKeyRequired):

@@ -12,6 +12,10 @@ import (
 	"github.com/shiplane/limits/libs/httplimit"
 )
 
+// CodeInvalidToken is the code of a 401 for a token that does not hold, and what a
+// challenge calls it (RFC 6750, 3.1).
+const CodeInvalidToken = "invalid_token"
+
 // challenge says how to do better than a 401, which has to.
 const challenge = `Bearer realm="shiplane"`
 
@@ -53,7 +57,11 @@ func (a *Writer) Write(w http.ResponseWriter, r *http.Request, p *httplimit.Prob
 		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
 	if p.Status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
-		h.Set("WWW-Authenticate", challenge)
+		text := challenge
+		if p.Code == CodeInvalidToken {
+			text += `, error="` + CodeInvalidToken + `"`
+		}
+		h.Set("WWW-Authenticate", text)
 	}
 	p.Answer(w, r, a.Denied)
 }
