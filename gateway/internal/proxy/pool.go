@@ -75,23 +75,27 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, failure
 }
 
-// order returns the members to try: those in service from the one whose turn it
-// is, then the others, since an upstream that is believed lost is better than none.
+// order returns the members to try: one that was lost and may be back, those in
+// service from the one whose turn it is, then the others, since an upstream that
+// is believed lost is better than none.
 func (p *pool) order(now time.Time) []*member {
 	if len(p.members) == 1 {
 		return p.members
 	}
 	first := int(p.turn.Add(1) % uint64(len(p.members)))
-	order := make([]*member, 0, len(p.members))
-	var out []*member
+	var back, in, out []*member
 	for i := range p.members {
-		if m := p.members[(first+i)%len(p.members)]; m.serves(now) {
-			order = append(order, m)
-		} else {
+		m := p.members[(first+i)%len(p.members)]
+		switch {
+		case m.serves():
+			in = append(in, m)
+		case len(back) == 0 && m.mayBeBack(now):
+			back = append(back, m)
+		default:
 			out = append(out, m)
 		}
 	}
-	return append(order, out...)
+	return slices.Concat(back, in, out)
 }
 
 // member is one upstream of a pool. Safe for concurrent use.
@@ -121,14 +125,14 @@ func (m *member) direct(r *http.Request) *http.Request {
 	return pr.Out
 }
 
-// serves reports whether a request should go here now. Of one that was lost, one
-// request finds out whether it is back.
-func (m *member) serves(now time.Time) bool {
-	if m.sick.Load() {
-		return false
-	}
+// serves reports whether the member takes its turns.
+func (m *member) serves() bool { return !m.sick.Load() && m.backAt.Load() == 0 }
+
+// mayBeBack reports that a member that was lost should be tried again, to one
+// request: the others do not wait for what it finds out.
+func (m *member) mayBeBack(now time.Time) bool {
 	at := m.backAt.Load()
-	return at == 0 || now.UnixNano() >= at && m.backAt.CompareAndSwap(at, now.Add(connectTimeout).UnixNano())
+	return !m.sick.Load() && at != 0 && now.UnixNano() >= at && m.backAt.CompareAndSwap(at, now.Add(connectTimeout).UnixNano())
 }
 
 func (m *member) found() {
