@@ -45,6 +45,9 @@ func (w *World) NewKey(id, rule string, l limit.Limit, options ...func(*limit.Ru
 	for _, option := range options {
 		option(r)
 	}
+	if r.Algorithm == limit.FixedWindow {
+		w.trips = 3 // a grant that arrives when its window has ended is void, and asked for again
+	}
 	r.Tag = limit.TagOf(r.Domain, r.ID, r.Algorithm)
 	subject, err := limit.NewSubject(r.Domain, r.Kind, id)
 	if err != nil {
@@ -130,6 +133,8 @@ func (w *World) Move(region int, share limit.Share) {
 
 // revise makes the key's version of now in a region.
 func (w *World) revise(k *Key, r *region) {
+	w.edited = true
+	w.trips = 3 // an edit voids the lease that was asked for
 	l := r.share.Of(k.Rule.Limit, k.Rule.Largest)
 	k.seen[r.id] = append(k.seen[r.id], version{w.now, k.Rule, l})
 	w.follow(k.of(r.id)[0], l)

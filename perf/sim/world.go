@@ -51,6 +51,8 @@ type World struct {
 	unknown        int64 // calls that failed
 	unpaid         int64 // admissions of closed rules that nothing paid for
 	stepped        bool  // a store's clock was
+	edited         bool  // a limit was
+	trips          int   // to the store that a request may wait for, a subject
 }
 
 // tagged finds a key from an ask's entry.
@@ -81,7 +83,7 @@ func NewWorld(cfg Config) (*World, error) {
 	}
 	w := &World{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), oracle: oracle{}, byTag: map[tagged]*Key{},
-		classes: map[string]*Class{}, owners: map[limit.Subject]*Class{}, by: map[limit.DecidedBy]int64{}, told: map[string]Told{},
+		classes: map[string]*Class{}, owners: map[limit.Subject]*Class{}, by: map[limit.DecidedBy]int64{}, told: map[string]Told{}, trips: 2,
 	}
 	for id, share := range cfg.Shares {
 		r, err := newRegion(w, id, share)
@@ -146,9 +148,9 @@ func (w *World) verify() error {
 	if w.unpaid > 0 {
 		errs = append(errs, fmt.Errorf("%d requests passed a closed rule that nothing paid for", w.unpaid))
 	}
-	// Two round trips a subject; a nanosecond for each way's rounding.
-	if most := 2*w.slowest() + 4; w.unknown == 0 && w.waits.longest > most {
-		errs = append(errs, fmt.Errorf("a request waited %v a subject, more than two round trips of %v", w.waits.longest, w.slowest()))
+	// A nanosecond for each way's rounding.
+	if most := time.Duration(w.trips) * (w.slowest() + 2); w.unknown == 0 && w.waits.longest > most {
+		errs = append(errs, fmt.Errorf("a request waited %v a subject, more than %d round trips of %v", w.waits.longest, w.trips, w.slowest()))
 	}
 	for _, k := range w.keys {
 		for _, m := range k.meters {
