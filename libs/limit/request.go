@@ -22,6 +22,10 @@ type Charge struct {
 	Limit   Limit // effective: override and share applied
 	Cost    int64 // what is taken from the rule's counter: Rule.Charge
 	Banned  bool  // an override refuses every request, whatever the counter holds
+
+	// Revision is that of the ruleset that the charge is from: of two limits of
+	// one rule the one of the higher revision is in force.
+	Revision int64
 }
 
 // Verdict is what becomes of a request.

@@ -37,37 +37,6 @@ func (c *Core) look(now time.Duration, r *record, charges []limit.Charge, outcom
 	return result
 }
 
-// spend pays a group's charges from the lease. Those that are new, not back
-// from the queue, are counted as demand.
-func (c *Core) spend(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome, payments []payment, isNew bool) limit.DecidedBy {
-	var by limit.DecidedBy
-	for i := range charges {
-		ch := &charges[i]
-		if !enforced(ch) {
-			continue
-		}
-		s := r.state(now, ch, &c.out)
-		if isNew {
-			s.demand.add(now, ch.Cost)
-		}
-		if outcomes[i].DecidedBy != limit.ByLease {
-			continue
-		}
-		s.spend(now, ch)
-		if o := &outcomes[i]; o.Known {
-			o.Remaining = max(0, o.Remaining-ch.Cost)
-			if ch.Limit.Window == 0 {
-				o.Reset += ch.Limit.Rate.Time(float64(ch.Cost))
-			}
-		}
-		if payments != nil {
-			payments[i] = payment{from: fromLease, window: s.lease.window}
-		}
-		by = limit.ByLease
-	}
-	return by
-}
-
 // demanded counts a group's charges as demand.
 func (c *Core) demanded(now time.Duration, r *record, charges []limit.Charge) {
 	for i := range charges {
@@ -105,7 +74,7 @@ func (c *Core) build(now time.Duration, r *record, head *Call) {
 			s := r.state(now, ch, &c.out)
 			if need := max(0, ch.Cost-s.lease.held); need > 0 {
 				s.known.asked(now)
-				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.cfg.Pods())-s.lease.held)}, tally{})
+				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.pods())-s.lease.held)}, tally{})
 			}
 		}
 	}
@@ -123,12 +92,13 @@ func (c *Core) build(now time.Duration, r *record, head *Call) {
 func (c *Core) rideAlong(now time.Duration, s *state, f *flight) {
 	if s.rule.Mode == limit.Shadow {
 		if s.shadow.tokens > 0 {
-			f.add(s, store.Entry{Want: s.shadow.tokens, Member: c.next()}, s.shadow.take())
+			sum := s.shadow.take()
+			f.add(s, c.shadowEntry(s, sum), sum)
 		}
 		return
 	}
 	s.lease.void(now)
-	ahead := s.ahead(now, c.cfg.Pods())
+	ahead := s.ahead(now, c.pods())
 	target := s.waiting + ahead
 	low := ahead > 0 && 2*s.lease.held < ahead && now >= s.hold.until
 	switch {
@@ -158,17 +128,21 @@ func (f *flight) has(s *state) bool {
 func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies []tally, result *store.Result) {
 	for i := range ask.Entries {
 		e, o := &ask.Entries[i], &result.Outcomes[i]
+		s := r.find(e.Rule.Tag)
 		if e.Rule.Mode == limit.Shadow {
-			c.cfg.Tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
+			if result.Allowed {
+				c.cfg.Tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
+			} else {
+				c.retell(s, tallies[i])
+			}
 			continue
 		}
-		s := r.find(e.Rule.Tag)
 		if s == nil || s.limit != e.Limit { // edited meanwhile
 			c.out.giveBack(ask.Subject, &state{rule: e.Rule, limit: e.Limit, lease: lease{from: result.At}}, o.Granted)
 			continue
 		}
 		s.known.learn(sent, result.At, e.Rule, e.Limit, e.Need, o)
-		s.fallback = nil
+		s.recovered(now)
 		switch {
 		case e.Want == 0:
 		case !result.Allowed:
@@ -185,6 +159,25 @@ func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies
 	}
 }
 
+// untold puts the shadow charges of an ask back that was not answered.
+func (c *Core) untold(r *record, ask *store.Ask, tallies []tally) {
+	for i := range ask.Entries {
+		if e := &ask.Entries[i]; e.Rule.Mode == limit.Shadow {
+			c.retell(r.find(e.Rule.Tag), tallies[i])
+		}
+	}
+}
+
+// retell keeps shadow charges for the next ask; those of a rule that is gone or
+// enforced meanwhile are dropped.
+func (c *Core) retell(s *state, t tally) {
+	if s == nil || s.rule.Mode != limit.Shadow {
+		c.out.dropped.Add(1)
+		return
+	}
+	s.shadow.add(t)
+}
+
 // granted takes a grant into the lease.
 func (s *state) granted(now, sent, at time.Duration, o *store.Outcome) {
 	if s.limit.Window == 0 {
@@ -198,6 +191,6 @@ func (s *state) granted(now, sent, at time.Duration, o *store.Outcome) {
 func (c *Core) pause(now time.Duration, s *state, need int64) {
 	if c.cfg.Paced {
 		random := float64(c.next()>>11) / (1 << 53)
-		s.hold = hold{until: now + pause(s.limit, c.cfg.Pods(), random), need: need}
+		s.hold = hold{until: now + pause(s.limit, c.pods(), random), need: need}
 	}
 }

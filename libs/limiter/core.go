@@ -34,18 +34,27 @@ type CoreConfig struct {
 func NewCore(cfg CoreConfig) (*Core, error) {
 	c := &Core{cfg: cfg}
 	c.random.Store(cfg.Seed)
+	c.out.member = c.next
 	records, err := table.New(cfg.Bounds, cfg.Shards, table.Hooks[record]{
 		Pinned: (*record).pinned,
 		Evicted: func(subject limit.Subject, r *record) {
 			for i := range r.states {
-				c.out.giveBack(subject, &r.states[i], r.states[i].lease.held)
+				s := &r.states[i]
+				c.out.giveBack(subject, s, s.lease.held)
+				c.out.tell(subject, s)
 			}
 			r.reset()
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
 	c.table = records
-	return c, err
+	return c, nil
 }
+
+// pods is the number of live pods, whatever it is said to be.
+func (c *Core) pods() int { return max(1, c.cfg.Pods()) }
 
 // next is a random number: SplitMix64 over a counter.
 func (c *Core) next() uint64 {
@@ -96,22 +105,6 @@ type group struct {
 	by         limit.DecidedBy // how it paid; 0: not yet, or nothing to pay
 }
 
-// payment is how a charge was paid, so that it can be handed back.
-type payment struct {
-	from   source
-	window time.Duration // of a lease: lease.window
-	at     time.Duration // of the store: Result.At
-	member uint64        // of a log
-}
-
-type source uint8
-
-const (
-	fromNobody source = iota
-	fromLease
-	fromStore
-)
-
 // Wake is a call that waited, and the step to resume it with.
 type Wake struct {
 	Call *Call
@@ -141,6 +134,9 @@ func (c *Core) Decide(now time.Duration, request *limit.Request, decision *limit
 			g.shard.Lock()
 			g.entry = g.shard.Get(&charges[g.first].Subject)
 			refused := c.look(now, &g.entry.Record, call.charges(g), call.outcomes(g)) == refused
+			if refused {
+				c.blame(now, &g.entry.Record, call.charges(g), call.outcomes(g))
+			}
 			g.shard.Unlock()
 			if refused {
 				return c.refuse(now, call, i)
@@ -151,7 +147,7 @@ func (c *Core) Decide(now time.Duration, request *limit.Request, decision *limit
 }
 
 // DecideLocally decides a request of one subject that needs no store, and reports
-// whether it did; if not, it has changed nothing. It is
+// whether it did; if not, it has charged nothing. It is
 // Decide without a Call.
 func (c *Core) DecideLocally(now time.Duration, request *limit.Request, d *limit.Decision) bool {
 	charges := request.Charges
@@ -225,7 +221,7 @@ func (c *Core) enter(now time.Duration, call *Call, g *group) Step {
 		c.blame(now, r, charges, outcomes)
 		return StepDone
 	case paid:
-		g.by = c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], true)
+		g.by = c.spend(now, r, charges, outcomes, call.paid(g), true)
 		return StepGo
 	}
 	if logged(charges) {
@@ -241,10 +237,8 @@ func (c *Core) enter(now time.Duration, call *Call, g *group) Step {
 // resumed too, each only once.
 func (c *Core) Apply(now time.Duration, call *Call, err error) Step {
 	g := &call.groups[call.at]
+	clear(call.wakes)
 	call.wakes = call.wakes[:0]
-	if err != nil && call.decision.Cause == nil {
-		call.decision.Cause = err
-	}
 	g.shard.Lock()
 	g.entry = g.shard.Again(g.entry, &call.request.Charges[g.first].Subject)
 	r := &g.entry.Record
@@ -282,18 +276,21 @@ func (c *Core) refuse(now time.Duration, call *Call, at int) Step {
 	return StepDone
 }
 
-// name says in a refused decision who refused it: the first enforced rule that
-// was short, else the first closed one without an answer.
+// name says in a refused decision who refused it: the first closed rule without
+// an answer, else the first enforced one that was short.
 func name(d *limit.Decision) {
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
-		if o.Short && o.Rule.Mode != limit.Shadow {
-			d.Verdict, d.DecidedBy, d.Refused, d.Cause = limit.Denied, o.DecidedBy, i, nil
+		if o.DecidedBy == limit.ByFailClosed {
+			d.Verdict, d.DecidedBy, d.Refused = limit.Unavailable, o.DecidedBy, i
 			return
 		}
-		if o.DecidedBy == limit.ByFailClosed && d.Refused < 0 {
-			d.Verdict, d.DecidedBy, d.Refused = limit.Unavailable, o.DecidedBy, i
+		if o.Short && o.Rule.Mode != limit.Shadow && d.Refused < 0 {
+			d.Verdict, d.DecidedBy, d.Refused = limit.Denied, o.DecidedBy, i
 		}
+	}
+	if d.DecidedBy != limit.ByFallback {
+		d.Cause = nil // what could not be asked did not decide
 	}
 }
 
@@ -307,6 +304,7 @@ func (call *Call) begin(request *limit.Request, decision *limit.Decision) {
 
 func (call *Call) charges(g *group) []limit.Charge   { return call.request.Charges[g.first:g.end] }
 func (call *Call) outcomes(g *group) []limit.Outcome { return call.decision.Outcomes[g.first:g.end] }
+func (call *Call) paid(g *group) []payment           { return call.payments[g.first:g.end] }
 
 // logged reports whether a group charges a log, which lends nothing.
 func logged(charges []limit.Charge) bool {

@@ -19,9 +19,9 @@ type Errand struct {
 	tallies []tally // parallel to the ask's entries: what a shadow entry sums up
 }
 
-// errandsMax bounds the errands that wait: a quarter of a second's worth at
-// 20,000 a second. Beyond it they are dropped and counted: tokens that do not go
-// back are lost to the caller until they refill.
+// errandsMax bounds the errands that wait. A sweep collects no more than there is
+// room for; of what cannot wait (an edit, an eviction) the excess is dropped and
+// counted: tokens that do not go back are lost to the caller until they refill.
 const errandsMax = 4096
 
 // outbox holds the errands until somebody has time for them. Its lock is taken
@@ -31,6 +31,7 @@ type outbox struct {
 	errands []Errand
 	waiting atomic.Int64 // len(errands), for a look without the lock
 	dropped atomic.Int64
+	member  func() uint64 // names an attempt in a log
 }
 
 func (o *outbox) add(e Errand) {
@@ -43,6 +44,18 @@ func (o *outbox) add(e Errand) {
 	e.Ask.Subject = e.Ask.Subject.Clone()
 	o.errands = append(o.errands, e)
 	o.waiting.Add(1)
+}
+
+// room reports whether the outbox takes another errand.
+func (o *outbox) room() bool { return o.waiting.Load() < errandsMax }
+
+// tell adds the errand that tells a shadow rule's charges.
+func (o *outbox) tell(subject limit.Subject, s *state) {
+	if s.shadow.tokens > 0 {
+		sum := s.shadow.take()
+		entry := store.Entry{Rule: s.rule, Limit: s.limit, Want: sum.tokens, Member: o.member()}
+		o.add(Errand{Ask: store.Ask{Subject: subject, Entries: []store.Entry{entry}}, tallies: []tally{sum}})
+	}
 }
 
 // take empties the outbox.
@@ -72,9 +85,9 @@ type tally struct {
 // told at once: a sum near the size would look like a burst that never was.
 const tallyPart = 4
 
-func (t *tally) add(cost int64) {
-	t.tokens += cost
-	t.requests++
+func (t *tally) add(more tally) {
+	t.tokens += more.tokens
+	t.requests += more.requests
 }
 
 // full reports whether the tally must be told at once.

@@ -26,7 +26,7 @@ func TestOutboxIsBounded(t *testing.T) {
 func TestTally(t *testing.T) {
 	var sum tally
 	for range 4 {
-		sum.add(10)
+		sum.add(tally{tokens: 10, requests: 1})
 	}
 	if got := sum.take().short(25); got != 2 { // 15 of 40 tokens were not there: 1.5 requests
 		t.Errorf("25 of 40 tokens granted to 4 requests: %d short, want 2", got)

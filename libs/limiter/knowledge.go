@@ -19,6 +19,7 @@ type knowledge struct {
 	store     time.Duration // the store's time of the reply
 	free      time.Duration // windows and logs: the pod's time from which level is no bound
 	trusted   time.Duration // the pod's time until which it is believed
+	paced     time.Duration // and until which it is believed on, while one request asks
 	reset     time.Duration // the pod's time at which nothing is used any more
 	valid     bool
 }
@@ -75,20 +76,21 @@ func (k *knowledge) tokens() bucket.Tokens { return bucket.Tokens{Level: k.level
 
 // excludes reports whether n tokens cannot be there.
 func (k *knowledge) excludes(now time.Duration, l limit.Limit, n int64) bool {
-	return now < k.trusted && k.bound(now, l) < float64(n)
+	return now < max(k.trusted, k.paced) && k.bound(now, l) < float64(n)
 }
 
 // asked keeps what is out of date believed for the others while one asks.
 func (k *knowledge) asked(now time.Duration) {
 	if k.valid && now >= k.trusted {
-		k.trusted = now + knowledgePace
+		k.paced = now + knowledgePace
 	}
 }
 
-// wait is the time until n tokens, which cannot be there, could be.
+// wait is the time until n tokens, which cannot be there, could be: by then they
+// are, if nobody else takes any.
 func (k *knowledge) wait(now time.Duration, l limit.Limit, n int64) time.Duration {
 	if l.Window > 0 {
 		return k.free - now
 	}
-	return k.tokens().Wait(now, l, float64(n))
+	return k.tokens().Wait(now, l, float64(n)) + time.Microsecond // by which level may be too high
 }

@@ -5,19 +5,19 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store"
 )
 
 // The constants of the lease, found by simulation over four sizes of limit and
 // forty patterns of traffic.
 const (
-	leaseShort = 50 * time.Millisecond  // demand that a lease covers always
-	leaseAmple = 500 * time.Millisecond // demand that it covers while the counter is ample
-	leaseLife  = time.Second            // after it a surplus goes back with the next ask
-	leaseGrace = 500 * time.Millisecond // and after this much more by an ask of its own
-	demandSlot = 10 * time.Millisecond  // demand of the running slot does not count yet
-	demandFade = 500 * time.Millisecond // time constant of the demand's average
-	demandKeep = 0.9801986733067553     // what of the average survives a slot: exp(−demandSlot ÷ demandFade)
+	leaseShort  = 50 * time.Millisecond  // demand that a lease covers always
+	leaseAmple  = 500 * time.Millisecond // demand that it covers while the counter is ample
+	leaseLife   = time.Second            // after it a surplus goes back with the next ask
+	leaseGrace  = 500 * time.Millisecond // and after this much more by an ask of its own
+	lendReserve = 100                    // leases that a window holds besides the one it lends
+	demandSlot  = 10 * time.Millisecond  // demand of the running slot does not count yet
+	demandFade  = 500 * time.Millisecond // time constant of the demand's average
+	demandKeep  = 0.9801986733067553     // what of the average survives a slot: exp(−demandSlot ÷ demandFade)
 )
 
 // lease is what this pod holds of a counter, paid for in the store.
@@ -37,19 +37,16 @@ func (s *state) lacks(cost int64) int64 {
 	return max(0, min(cost, s.waiting+cost-s.lease.held))
 }
 
-// spend takes an admitted charge from the lease.
-func (s *state) spend(now time.Duration, c *limit.Charge) {
-	s.lease.held -= c.Cost
-	s.admitted(now, c, c.Cost)
-}
+// spend takes n tokens of an admitted charge from the lease.
+func (s *state) spend(n int64) { s.lease.held -= n }
 
-// unspend puts a charge back, of a request that another subject refused.
-// window tells where it was taken from: what one window has counted is of no
-// use in the next.
-func (s *state) unspend(now time.Duration, c *limit.Charge, window time.Duration) {
-	s.admitted(now, c, -c.Cost)
-	if s.lease.window == window {
-		s.lease.held += c.Cost
+// unspend puts n tokens of a charge back, of a request that another subject
+// refused. window tells where they were taken from: what one window has counted
+// is of no use in the next.
+func (s *state) unspend(now time.Duration, n int64, window time.Duration) {
+	s.lease.void(now)
+	if s.lease.window == window && (window == 0 || now < s.lease.ends) {
+		s.lease.held += n
 		s.lease.expires = min(s.lease.expires, now)
 	}
 }
@@ -57,18 +54,23 @@ func (s *state) unspend(now time.Duration, c *limit.Charge, window time.Duration
 // void drops a window's lease when its window has ended.
 func (l *lease) void(now time.Duration) {
 	if l.ends > 0 && now >= l.ends {
-		*l = lease{window: l.window}
+		*l = lease{}
 	}
 }
 
 // grant adds what the store granted at its time at. window and ends are those
-// of a fixed window, else 0; a grant of an older window is void.
+// of a fixed window, else 0. What is left of another window is void, whichever
+// is the later: the store's clock may have stepped back. A grant lasts at least
+// for those who waited for it, who look at the same time.
 func (l *lease) grant(now, at time.Duration, n int64, window, ends time.Duration) {
-	if n == 0 || window < l.window || ends > 0 && now >= ends {
+	if n == 0 {
 		return
 	}
-	if window > l.window {
+	if window != l.window {
 		l.held = 0
+	}
+	if ends > 0 {
+		ends = max(ends, now+1)
 	}
 	l.held, l.from, l.expires, l.window, l.ends = l.held+n, at, now+leaseLife, window, ends
 }
@@ -89,18 +91,18 @@ func (l *lease) surplus(now time.Duration, keep int64, grace time.Duration) bool
 // ahead is how many tokens to hold for requests yet to come, for the demand
 // that this pod has seen: 50 ms of it always, and half a second as long as
 // every pod could take as much and leave half of the counter. No pod plans for
-// more than a bucket's own rate. A window lends no more than the store would
-// grant, and a log nothing.
+// more than a bucket's own rate. A window is lent from only while it holds
+// lendReserve such leases: near its end a quota is counted exactly. A log lends
+// nothing.
 func (s *state) ahead(now time.Duration, pods int) int64 {
-	rate := s.demand.rate(now)
-	ample := min(int64(rate*leaseAmple.Seconds()+0.9), s.known.remaining/int64(2*pods))
+	rate, left := s.demand.rate(now), s.known.remaining/int64(2*pods)
 	switch s.rule.Algorithm {
 	case limit.TokenBucket:
 		rate = min(rate, float64(s.limit.Rate))
-		ample = min(ample, int64(rate*leaseAmple.Seconds()+0.9))
+		ample := min(int64(rate*leaseAmple.Seconds()+0.9), left)
 		return max(int64(rate*leaseShort.Seconds()+0.5), ample)
 	case limit.FixedWindow:
-		return min(ample, s.known.remaining/(store.LendReserve+1))
+		return min(int64(rate*leaseAmple.Seconds()+0.9), left, s.known.remaining/(lendReserve+1))
 	}
 	return 0
 }

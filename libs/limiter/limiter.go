@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/table"
@@ -63,8 +65,12 @@ type Limiter struct {
 	logged atomic.Int64 // the second in which a malformed ask was last logged
 }
 
-// tableShards is enough that two requests in flight rarely meet at a lock.
-const tableShards = 64
+const (
+	// tableShards is enough that two requests in flight rarely meet at a lock.
+	tableShards = 64
+	// errandsAtOnce are carried in parallel: behind a network they are slow.
+	errandsAtOnce = 16
+)
 
 // New makes a limiter over a store and starts its one goroutine, which runs
 // errands. Close ends it. An error names the field of cfg that is wrong.
@@ -114,9 +120,11 @@ func New(cfg Config) (*Limiter, error) {
 // Check decides a request and overwrites decision with the answer. It never
 // fails: what the store does not answer is decided by each rule's fail mode.
 //
-// It returns at once where the process can decide, and after at most two round
-// trips to the store a subject otherwise, each bounded by the store's own
-// timeout. A ctx that ends does not end it: a charge on its way is a charge.
+// It returns at once where the process can decide. Otherwise it waits for the
+// store: for the ask that is in flight for the subject, if there is one, and for
+// its own, each bounded by the store's timeout; where rules that turn out empty
+// hold up requests ahead of it, for one more each. ctx is for
+// values only: its end does not end a charge that is on its way.
 func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *limit.Decision) {
 	if !l.core.DecideLocally(l.now(), request, decision) {
 		l.check(request, decision)
@@ -167,7 +175,10 @@ func (l *Limiter) run() {
 		case <-tick.C:
 			l.core.Sweep(l.now())
 		case <-l.closed:
-			l.core.Drain(l.now())
+			for all := false; !all && l.ctx.Err() == nil; {
+				all = l.core.Drain(l.now())
+				l.errands()
+			}
 			l.errands()
 			return
 		}
@@ -177,19 +188,30 @@ func (l *Limiter) run() {
 
 // errands carries what is in the outbox to the store.
 func (l *Limiter) errands() {
-	dropped := l.core.out.dropped.Swap(0)
-	var result store.Result
-	for _, e := range l.core.Errands() {
-		e.Sent = l.now()
-		if err := l.take(&e.Ask, &result); err != nil {
-			dropped++
-			continue
+	errands := l.core.Errands()
+	if len(errands) == 1 {
+		l.errand(&errands[0])
+	} else {
+		var group errgroup.Group
+		group.SetLimit(errandsAtOnce)
+		for i := range errands {
+			group.Go(func() error { l.errand(&errands[i]); return nil })
 		}
-		l.core.Settle(l.now(), &e, &result)
+		_ = group.Wait() // nothing in it fails
 	}
-	if dropped > 0 {
+	if dropped := l.core.out.dropped.Swap(0); dropped > 0 {
 		l.observer.Dropped(dropped)
 	}
+}
+
+func (l *Limiter) errand(e *Errand) {
+	var result store.Result
+	e.Sent = l.now()
+	if err := l.take(&e.Ask, &result); err != nil {
+		l.core.out.dropped.Add(1)
+		return
+	}
+	l.core.Settle(l.now(), e, &result)
 }
 
 // complain logs a malformed ask, which is a bug of this process, at most once a

@@ -30,9 +30,10 @@ func (h *hold) rest(now time.Duration, lacks int64) time.Duration {
 	return max(0, h.until-now)
 }
 
-// pause is how long a rule found short is left alone: random is within [0, 1).
+// pause is how long a rule found short is left alone, in whole milliseconds:
+// random is within [0, 1).
 func pause(l limit.Limit, pods int, random float64) time.Duration {
 	slow := time.Duration(float64(l.Span()) / float64(l.Size()) * holdTokens)
 	pause := min(max(slow, time.Duration(pods)*holdPod, holdMin), holdMax)
-	return time.Duration(float64(pause) * (0.5 + random))
+	return time.Duration(float64(pause)*(0.5+random)).Truncate(time.Millisecond) + time.Millisecond
 }

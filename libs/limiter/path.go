@@ -24,23 +24,33 @@ func (s *state) look(now time.Duration, c *limit.Charge, o *limit.Outcome) {
 		o.Short, o.Never, o.DecidedBy = true, true, limit.ByKnowledge
 	case s.capped(now, c):
 		s.describe(now, o)
-		o.Retry = s.cap.Wait(now, c.Limit, float64(c.Cost))
+		o.Retry = max(s.cap.Wait(now, c.Limit, float64(c.Cost)), s.retry(now, c.Limit, lacks))
 		o.Short, o.DecidedBy = true, limit.ByCap
 	case lacks == 0:
 		s.describe(now, o)
 		o.DecidedBy = limit.ByLease
 	case s.known.excludes(now, c.Limit, lacks):
 		s.describe(now, o)
-		o.Retry = max(s.known.wait(now, c.Limit, lacks), s.hold.rest(now, lacks))
+		o.Retry = s.retry(now, c.Limit, lacks)
 		o.Short, o.DecidedBy = true, limit.ByKnowledge
 	case s.hold.rest(now, lacks) > 0:
 		s.describe(now, o)
-		o.Retry = s.hold.rest(now, lacks)
+		o.Retry = s.retry(now, c.Limit, lacks)
 		o.Short, o.DecidedBy = true, limit.ByHold
 	default:
 		s.describe(now, o)
 		o.DecidedBy = limit.ByStore
 	}
+}
+
+// retry is the time until a request that lacks so much could be admitted, as
+// far as this pod knows.
+func (s *state) retry(now time.Duration, l limit.Limit, lacks int64) time.Duration {
+	retry := s.hold.rest(now, lacks)
+	if s.known.excludes(now, l, lacks) {
+		retry = max(retry, s.known.wait(now, l, lacks))
+	}
+	return retry
 }
 
 // describe says what is left of a rule as far as this pod knows: what it holds

@@ -1,15 +1,26 @@
 package limiter
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
 )
 
+// queueMax bounds the requests of one subject that wait for the store. What
+// comes beyond it is decided by the fail modes, as if the store had not answered.
+const queueMax = 1024
+
+// errQueue is what is then the decision's cause.
+var errQueue = fmt.Errorf("%w: %d requests of the subject wait already", store.ErrUnavailable, queueMax)
+
 // enqueue lets a call wait for the store's reply. If no ask is in flight, the
 // call carries one.
 func (c *Core) enqueue(now time.Duration, r *record, call *Call, g *group) Step {
+	if len(r.queue) >= queueMax {
+		return c.failCall(now, r, call, errQueue)
+	}
 	c.join(now, r, call, g)
 	if r.asking {
 		return StepWait
@@ -40,6 +51,8 @@ func (c *Core) settleQueue(now time.Duration, r *record, carrier *Call, err erro
 	f := &carrier.flight
 	if err == nil {
 		c.learn(now, f.sent, r, &f.ask, f.tallies, &f.result)
+	} else {
+		c.untold(r, &f.ask, f.tallies)
 	}
 	queue := r.queue
 	r.queue = nil
@@ -79,31 +92,42 @@ func (c *Core) serve(now time.Duration, r *record, call *Call, err error) Step {
 	charges, outcomes := call.charges(g), call.outcomes(g)
 	switch c.look(now, r, charges, outcomes) {
 	case refused:
-		c.byStore(outcomes)
+		if err == nil {
+			byStore(outcomes)
+		}
 		return StepDone
 	case paid:
-		g.by = c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], false)
-		c.byStore(outcomes)
-		g.by = max(g.by, limit.ByStore)
+		g.by = c.spend(now, r, charges, outcomes, call.paid(g), false)
+		if err == nil {
+			byStore(outcomes)
+			g.by = max(g.by, limit.ByStore)
+		}
 		return StepGo
 	}
-	if err == nil {
-		c.join(now, r, call, g)
-		return StepWait
+	if err != nil {
+		return c.failCall(now, r, call, err)
 	}
+	c.join(now, r, call, g)
+	return StepWait
+}
+
+// failCall decides a call's group by the fail modes.
+func (c *Core) failCall(now time.Duration, r *record, call *Call, err error) Step {
+	g := &call.groups[call.at]
+	charges, outcomes := call.charges(g), call.outcomes(g)
 	if call.decision.Cause == nil {
 		call.decision.Cause = err
 	}
-	if !c.fail(now, r, charges, outcomes) {
+	if !c.fail(now, r, charges, outcomes, call.paid(g)) {
 		return StepDone
 	}
-	c.spend(now, r, charges, outcomes, call.payments[g.first:g.end], false)
+	c.spend(now, r, charges, outcomes, call.paid(g), false)
 	g.by = limit.ByFallback
 	return StepGo
 }
 
 // byStore says of what the stages found after a reply that the store decided it.
-func (c *Core) byStore(outcomes []limit.Outcome) {
+func byStore(outcomes []limit.Outcome) {
 	for i := range outcomes {
 		switch o := &outcomes[i]; o.DecidedBy {
 		case limit.ByLease, limit.ByKnowledge, limit.ByHold:
@@ -113,23 +137,28 @@ func (c *Core) byStore(outcomes []limit.Outcome) {
 }
 
 // askAlone makes the ask of a group that charges a log: the log's attempt is
-// this request's own. What the lease can pay is spent at once.
+// this request's own. What is on lease is spent at once.
 func (c *Core) askAlone(now time.Duration, r *record, call *Call, g *group) {
-	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.payments[g.first:g.end]
+	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.paid(g)
 	g.by = c.spend(now, r, charges, outcomes, payments, true)
 	f := &call.flight
 	f.begin(now, charges[0].Subject, true)
 	for i := range charges {
-		ch := &charges[i]
+		ch, p := &charges[i], &payments[i]
 		if !enforced(ch) || outcomes[i].DecidedBy == limit.ByLease {
 			continue
 		}
 		s := r.state(now, ch, &c.out)
 		s.known.asked(now)
-		e := store.Entry{Need: ch.Cost, Want: ch.Cost}
+		need := s.lacks(ch.Cost)
+		if *p = (payment{leased: ch.Cost - need, window: s.lease.window}); p.leased > 0 {
+			s.spend(p.leased)
+			g.shard.Mark(g.entry)
+		}
+		e := store.Entry{Need: need, Want: need}
 		if ch.Rule.Algorithm == limit.SlidingLog {
-			payments[i].member = c.next()
-			e.Member = payments[i].member
+			p.member = c.next()
+			e.Member = p.member
 		}
 		f.add(s, e, tally{})
 		f.charges = append(f.charges, i)
@@ -138,70 +167,36 @@ func (c *Core) askAlone(now time.Duration, r *record, call *Call, g *group) {
 
 // settleAlone takes the reply to askAlone's ask.
 func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, err error) Step {
-	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.payments[g.first:g.end]
+	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.paid(g)
 	f := &call.flight
 	if err != nil {
-		if !c.fail(now, r, charges, outcomes) {
-			c.unspend(now, r, charges, payments, g)
-			return StepDone
+		// What the asked rules had on lease goes back: the fallback pays for all.
+		for _, j := range f.charges {
+			c.takeBackCharge(now, r, &charges[j], &payments[j], g, nil)
 		}
-		g.by = limit.ByFallback
-		return StepGo
+		step := c.failCall(now, r, call, err)
+		if step == StepDone {
+			c.takeBackGroup(now, r, charges, payments, g)
+		}
+		return step
 	}
 	for i, j := range f.charges {
-		ch, o, reply := &charges[j], &outcomes[j], &f.result.Outcomes[i]
+		ch, o, reply, e := &charges[j], &outcomes[j], &f.result.Outcomes[i], &f.ask.Entries[i]
 		s := r.state(now, ch, &c.out)
-		s.known.learn(f.sent, f.result.At, ch.Rule, ch.Limit, ch.Cost, reply)
-		s.fallback = nil
+		s.known.learn(f.sent, f.result.At, e.Rule, e.Limit, e.Need, reply)
+		s.recovered(now)
 		o.DecidedBy, o.Known = limit.ByStore, true
 		o.Short, o.Never, o.Retry = reply.Short, reply.Never, reply.Retry
 		o.Remaining, o.Reset = reply.Remaining, reply.Reset
 		if f.result.Allowed {
+			payments[j].stored, payments[j].at = e.Need, f.result.At
 			s.admitted(now, ch, ch.Cost)
-			payments[j].from, payments[j].at = fromStore, f.result.At
 		}
 	}
 	if !f.result.Allowed {
-		c.unspend(now, r, charges, payments, g)
+		c.takeBackGroup(now, r, charges, payments, g)
 		return StepDone
 	}
 	g.by = limit.ByStore
 	return StepGo
-}
-
-// takeBack undoes what a group paid.
-func (c *Core) takeBack(now time.Duration, call *Call, g *group) {
-	if g.by == 0 {
-		return
-	}
-	charges, payments := call.charges(g), call.payments[g.first:g.end]
-	g.shard.Lock()
-	defer g.shard.Unlock()
-	g.entry = g.shard.Again(g.entry, &charges[0].Subject)
-	c.unspend(now, &g.entry.Record, charges, payments, g)
-	var e Errand
-	for i := range charges {
-		ch, p := &charges[i], &payments[i]
-		if p.from != fromStore {
-			continue
-		}
-		g.entry.Record.state(now, ch, &c.out).admitted(now, ch, -ch.Cost)
-		e.Ask.Subject = ch.Subject
-		e.Ask.Entries = append(e.Ask.Entries, store.Entry{Rule: ch.Rule, Limit: ch.Limit, Give: ch.Cost, GivenFrom: p.at, Member: p.member})
-		e.tallies = append(e.tallies, tally{})
-	}
-	if len(e.Ask.Entries) > 0 {
-		c.out.add(e)
-	}
-}
-
-// unspend puts a group's charges back that the lease paid.
-func (c *Core) unspend(now time.Duration, r *record, charges []limit.Charge, payments []payment, g *group) {
-	for i := range charges {
-		if payments[i].from == fromLease {
-			r.state(now, &charges[i], &c.out).unspend(now, &charges[i], payments[i].window)
-			payments[i] = payment{}
-			g.shard.Mark(g.entry)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/shiplane/limits/libs/bucket"
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store/counter"
 )
 
 // record is all that a pod keeps of one subject. It is only touched under its
@@ -19,6 +18,7 @@ type record struct {
 // state is what a pod keeps of one rule for one subject.
 type state struct {
 	tag      uint32
+	revision int64 // of the ruleset that the limit is from
 	rule     *limit.Rule
 	limit    limit.Limit   // under which the rest was learned
 	cap      bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
@@ -27,33 +27,40 @@ type state struct {
 	known    knowledge
 	hold     hold
 	demand   demand
-	shadow   tally            // a shadow rule's charges that the store has not been told
-	fallback *counter.Counter // this pod's part of the limit while the store does not answer; nil: it does
+	shadow   tally     // a shadow rule's charges that the store has not been told
+	fallback *fallback // this pod's part of the limit while the store does not answer; nil: it does
 }
 
-// statesMax bounds a record: rules come and go while a subject stays. Beyond
-// it states that hold nothing are forgotten, which costs a call to the store.
+// statesMax is how many rules a record keeps before it forgets those that hold
+// nothing: rules come and go while a subject stays. What is forgotten costs a
+// call to the store.
 const statesMax = 32
 
 // state returns the record's state for a charge's rule, fit for its limit. An
 // edit, an override or a share that moved voids what was known and fills the
 // cap: the store carries tokens over, but a counter that it does not have is
-// full under any limit. The lease is dropped at once: it goes back to the store.
+// full under any limit. The lease is dropped at once: it goes back to the store,
+// as does that of a rule that goes into shadow. A request that was matched by an
+// older ruleset changes nothing: the state stays that of the newer.
 func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 	if s := r.find(c.Rule.Tag); s != nil {
-		if s.limit != c.Limit {
+		s.lease.void(now)
+		if c.Revision < s.revision {
+			return s
+		}
+		if s.limit != c.Limit || s.rule.Mode != c.Rule.Mode {
 			out.giveBack(c.Subject, s, s.lease.release(now, 0))
+			out.tell(c.Subject, s)
 			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
 			s.known, s.hold, s.lease = knowledge{}, hold{}, lease{}
 		}
-		s.lease.void(now)
-		s.rule = c.Rule
+		s.rule, s.revision = c.Rule, c.Revision
 		return s
 	}
 	if len(r.states) >= statesMax {
 		r.forget()
 	}
-	r.states = append(r.states, state{tag: c.Rule.Tag, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit)})
+	r.states = append(r.states, state{tag: c.Rule.Tag, revision: c.Revision, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit)})
 	return &r.states[len(r.states)-1]
 }
 

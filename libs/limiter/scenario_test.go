@@ -37,6 +37,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected part of testdata
 //	pods N                         live pods of the region; 2 at first
 //	told                           what shadow rules have said so far
 //	store down|slow|up             how the store answers from now on
+//	store flapping N               every Nth call fails
 //	store clock D                  steps the store's clock
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -67,8 +68,10 @@ type world struct {
 	now, step time.Duration // the pods' clock, and what the store's was stepped by
 	store     *memory.Store
 	fault     error
+	failEvery int // 0: each call meets the fault
 	calls     int
 	members   int
+	revision  int64
 	pods      map[string]*Core
 	order     []*Core
 	rules     []*limit.Rule
@@ -116,6 +119,7 @@ func (w *world) do(words []string) []string {
 	case "rule":
 		w.rules = append(w.rules, w.rule(words[1], words[2], words[3:]))
 	case "edit":
+		w.revision++
 		for i, r := range w.rules {
 			if r.ID == words[1] {
 				w.rules[i] = w.rule(r.ID, r.Kind.String(), words[2:])
@@ -131,8 +135,10 @@ func (w *world) do(words []string) []string {
 			w.fault = fmt.Errorf("shard 7: %w", store.ErrUnavailable)
 		case "slow":
 			w.fault = fmt.Errorf("shard 7: %w", store.ErrTimeout)
+		case "flapping":
+			w.fault, w.failEvery = fmt.Errorf("shard 7: %w", store.ErrTimeout), int(w.number(words[2]))
 		case "up":
-			w.fault = nil
+			w.fault, w.failEvery = nil, 0
 		case "clock":
 			w.step += w.duration(words[2])
 		}
@@ -223,7 +229,7 @@ func (w *world) check(words []string, decision *limit.Decision) {
 	for _, kind := range []limit.Kind{limit.IP, limit.User, limit.Account} {
 		for _, r := range w.rules {
 			if s, ok := subjects[kind]; ok && r.Kind == kind {
-				request.Charges = append(request.Charges, limit.Charge{Subject: s, Rule: r, Limit: r.Limit, Cost: r.Charge(cost), Banned: w.banned[r.ID]})
+				request.Charges = append(request.Charges, limit.Charge{Subject: s, Rule: r, Limit: r.Limit, Cost: r.Charge(cost), Banned: w.banned[r.ID], Revision: w.revision})
 			}
 		}
 	}
@@ -267,7 +273,7 @@ func (w *world) errands() []string {
 
 func (w *world) take(ask *store.Ask, result *store.Result) error {
 	w.calls++
-	if w.fault != nil {
+	if w.fault != nil && (w.failEvery == 0 || w.calls%w.failEvery == 0) {
 		return w.fault
 	}
 	return w.store.Take(context.Background(), ask, result)

@@ -12,14 +12,21 @@ import (
 // charges to tell: both go with the next ask of their subject if there is one.
 const SweepEvery = 100 * time.Millisecond
 
-// Sweep leaves in the outbox what no ask has carried, an errand a subject.
+// Sweep leaves in the outbox what no ask has carried, an errand a subject, as
+// long as there is room for it.
 func (c *Core) Sweep(now time.Duration) { c.collect(now, false) }
 
-// Drain leaves in the outbox all that this pod holds.
-func (c *Core) Drain(now time.Duration) { c.collect(now, true) }
+// Drain leaves in the outbox all that this pod holds, as long as there is room
+// for it, and reports whether it was all.
+func (c *Core) Drain(now time.Duration) (all bool) { return c.collect(now, true) }
 
-func (c *Core) collect(now time.Duration, all bool) {
+func (c *Core) collect(now time.Duration, everything bool) (all bool) {
+	all = true
 	c.table.Sweep(func(entry *table.Entry[record]) bool {
+		if !c.out.room() {
+			all = false
+			return true
+		}
 		r := &entry.Record
 		e := Errand{Ask: store.Ask{Subject: entry.Subject()}}
 		holds := false
@@ -27,26 +34,36 @@ func (c *Core) collect(now time.Duration, all bool) {
 			s := &r.states[i]
 			s.lease.void(now)
 			if len(e.Ask.Entries) < store.EntriesMax {
-				c.collectState(now, s, all, &e)
+				c.collectState(now, s, everything, &e)
 			}
 			holds = holds || s.lease.held > 0 || s.shadow.tokens > 0
 		}
 		if len(e.Ask.Entries) > 0 {
 			c.out.add(e)
 		}
+		if everything {
+			all = all && !holds
+		}
 		return holds || r.pinned()
 	})
+	return all
 }
 
-func (c *Core) collectState(now time.Duration, s *state, all bool, e *Errand) {
-	if s.shadow.tokens > 0 {
-		e.add(c.shadowEntry(s), s.shadow.take())
+// collectState adds what one rule has for the store: a rule in shadow has
+// charges to tell, another tokens to hand back.
+func (c *Core) collectState(now time.Duration, s *state, everything bool, e *Errand) {
+	if s.rule.Mode == limit.Shadow {
+		if s.shadow.tokens > 0 {
+			sum := s.shadow.take()
+			e.add(c.shadowEntry(s, sum), sum)
+		}
+		return
 	}
-	keep := s.waiting + s.ahead(now, c.cfg.Pods())
-	if all {
+	keep := s.waiting + s.ahead(now, c.pods())
+	if everything {
 		keep = 0
 	}
-	if all && s.lease.held > 0 || s.lease.surplus(now, keep, leaseGrace) {
+	if everything && s.lease.held > 0 || s.lease.surplus(now, keep, leaseGrace) {
 		from := s.lease.from
 		e.add(store.Entry{Rule: s.rule, Limit: s.limit, Give: s.lease.release(now, keep), GivenFrom: from}, tally{})
 	}
@@ -57,8 +74,8 @@ func (e *Errand) add(entry store.Entry, t tally) {
 	e.tallies = append(e.tallies, t)
 }
 
-func (c *Core) shadowEntry(s *state) store.Entry {
-	return store.Entry{Rule: s.rule, Limit: s.limit, Want: s.shadow.tokens, Member: c.next()}
+func (c *Core) shadowEntry(s *state, sum tally) store.Entry {
+	return store.Entry{Rule: s.rule, Limit: s.limit, Want: sum.tokens, Member: c.next()}
 }
 
 // count adds an admitted request to the tallies of the group's shadow rules. A
@@ -82,11 +99,12 @@ func (c *Core) tally(now time.Duration, r *record, charges []limit.Charge) {
 			continue
 		}
 		s := r.state(now, ch, &c.out)
-		s.shadow.add(ch.Cost)
+		if s.rule.Mode != limit.Shadow { // a newer ruleset enforces it
+			continue
+		}
+		s.shadow.add(tally{tokens: ch.Cost, requests: 1})
 		if s.shadow.full(s.limit) {
-			e := Errand{Ask: store.Ask{Subject: ch.Subject}}
-			e.add(c.shadowEntry(s), s.shadow.take())
-			c.out.add(e)
+			c.out.tell(ch.Subject, s)
 		}
 	}
 }
@@ -101,13 +119,18 @@ func shadowed(charges []limit.Charge) bool {
 }
 
 // Errands empties the outbox: each is to be carried to the store, and its
-// reply, if there is one, to Settle.
+// reply, if there is one, to Settle. Each may be carried by a goroutine of its own.
 func (c *Core) Errands() []Errand { return c.out.take() }
 
-// Settle takes the reply to an errand.
+// Settle takes the reply to an errand. What is learned of a subject whose record
+// is gone is of no use: none is made for it.
 func (c *Core) Settle(now time.Duration, e *Errand, result *store.Result) {
 	shard := c.table.Shard(&e.Ask.Subject)
 	shard.Lock()
-	c.learn(now, e.Sent, &shard.Get(&e.Ask.Subject).Record, &e.Ask, e.tallies, result)
-	shard.Unlock()
+	defer shard.Unlock()
+	r := &record{}
+	if entry := shard.Find(&e.Ask.Subject); entry != nil {
+		r = &entry.Record
+	}
+	c.learn(now, e.Sent, r, &e.Ask, e.tallies, result)
 }

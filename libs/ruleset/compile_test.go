@@ -263,7 +263,7 @@ func TestMatchAgreesWithLookingAtEveryRule(t *testing.T) {
 			if rule.Plan != "" && rule.Plan != c.Plan || rule.Route != "" && rule.Route != at.ID {
 				continue
 			}
-			charge := limit.Charge{Subject: account, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(at.Cost)}
+			charge := limit.Charge{Subject: account, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(at.Cost), Revision: set.Revision()}
 			for _, o := range set.source.GetOverrides() {
 				if o.GetRule() == rule.ID && o.GetKey() == account.ID() {
 					charge.Banned = o.GetDeny()

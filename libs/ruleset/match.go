@@ -49,7 +49,7 @@ func (s *Ruleset) Match(now time.Time, route *Route, caller *Caller, req *limit.
 		}
 		exceptions := s.exceptions[subject]
 		for _, rule := range rules[kind] {
-			charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(route.Cost)}
+			charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(route.Cost), Revision: s.revision}
 			for i := range exceptions {
 				if e := &exceptions[i]; e.rule == rule && e.inForce(now) {
 					charge.Limit, charge.Banned = e.limit, e.banned

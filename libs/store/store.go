@@ -63,8 +63,8 @@ type Entry struct {
 
 	// Need tokens must be there in every enforced entry, or nothing is taken
 	// from any (gives still count). Then min(Want, whole tokens there) are
-	// granted. 0 <= Need <= Want. A window grants more than Need only while
-	// it has LendReserve times as much left; a log never does.
+	// granted; a log grants its Need only. 0 <= Need <= Want. How much is worth
+	// lending is the pod's business: it knows its demand.
 	//
 	// A shadow entry refuses nothing. If the request passes and its Need is
 	// there it is granted min(Want, whole tokens there), whatever its
@@ -75,10 +75,6 @@ type Entry struct {
 	// removes it. One entry does not do both.
 	Member uint64
 }
-
-// LendReserve is how many leases of the wanted size must remain in a window
-// before it grants more than is needed: near its end a quota is counted exactly.
-const LendReserve = 100
 
 // Result is a store's reply. Outcomes are in the order of the entries.
 type Result struct {

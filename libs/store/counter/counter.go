@@ -87,12 +87,10 @@ func (c *Counter) Take(now time.Duration, e *store.Entry) int64 {
 
 // grant is how much of what is left an entry gets.
 func grant(e *store.Entry, left int64) int64 {
-	lends := e.Rule.Algorithm == limit.TokenBucket ||
-		e.Rule.Algorithm == limit.FixedWindow && left > store.LendReserve*e.Want
-	if lends || e.Rule.Mode == limit.Shadow {
-		return min(e.Want, left)
+	if e.Rule.Algorithm == limit.SlidingLog && e.Rule.Mode != limit.Shadow {
+		return e.Need
 	}
-	return e.Need
+	return min(e.Want, left)
 }
 
 // Wait is the time until the need, which is not there, will be.

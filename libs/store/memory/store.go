@@ -87,7 +87,7 @@ func (r *record) settle(now time.Duration, entries []store.Entry, result *store.
 	result.At, result.Allowed = now, true
 	result.Outcomes = result.Outcomes[:0]
 	if len(r.counters) >= pruneAt {
-		r.counters = slices.DeleteFunc(r.counters, func(c counter) bool { return c.expires <= now })
+		r.counters = slices.DeleteFunc(r.counters, func(c counter) bool { return c.expires+pruneGrace <= now })
 	}
 	old := len(r.counters)
 	var counters [store.EntriesMax]int
@@ -126,6 +126,10 @@ func (r *record) settle(now time.Duration, entries []store.Entry, result *store.
 // pruneAt is the number of counters from which a record drops those that are
 // full again: rules come and go, an account's record must not grow with them.
 const pruneAt = 16
+
+// pruneGrace is how long a counter that is full again is kept all the same: an
+// edit to a slower limit must find what was drained under the faster.
+const pruneGrace = time.Minute
 
 // find returns the index of the entry's counter and makes a full one if there is none.
 func (r *record) find(now time.Duration, e *store.Entry) int {

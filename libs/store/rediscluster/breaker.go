@@ -63,6 +63,7 @@ type outcome uint8
 const (
 	replied     outcome = iota // with whatever: the shard is there
 	timedOut                   // no reply in time
+	failed                     // the connection broke, or the like: evidence, but not enough by itself
 	unreachable                // the shard says that it cannot, or is not there
 	unjudged                   // our own doing: no evidence
 )
@@ -97,10 +98,13 @@ func (b *breaker) judge(now, sent time.Duration, end outcome) {
 		return
 	case unjudged:
 		return
-	case timedOut:
-		// Calls that were in flight when the last timeout was counted say the same.
-		if sent >= b.counted {
-			b.counted = now
+	case timedOut, failed:
+		// Calls that were in flight when the last failure was counted say the same.
+		if sent < b.counted {
+			return
+		}
+		b.counted = now
+		if end == timedOut {
 			b.timeouts++
 		}
 	}

@@ -166,3 +166,34 @@ func TestLateEndsAreIgnored(t *testing.T) {
 		t.Error("the late reply of an earlier call closed it")
 	}
 }
+
+// One stall that strikes many calls in flight is one failure, however many.
+func TestOneStallOpensNothing(t *testing.T) {
+	b, _ := newBreaker()
+	for range 200 {
+		if ok, _ := b.allow(0); !ok {
+			t.Fatal("a closed breaker let a call not go")
+		}
+	}
+	for range 200 {
+		b.done(due, 0, due, timedOut, false)
+	}
+	if b.state != Closed {
+		t.Error("200 calls that one stall struck opened it")
+	}
+}
+
+// A connection that breaks is no outage.
+func TestBrokenConnectionOpensNothing(t *testing.T) {
+	b, _ := newBreaker()
+	for i := range 100 {
+		end := replied
+		if i%10 == 0 {
+			end = failed
+		}
+		b.call(time.Duration(i)*time.Millisecond, 0, end)
+	}
+	if b.state != Closed {
+		t.Error("a broken connection opened it")
+	}
+}

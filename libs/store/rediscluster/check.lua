@@ -6,13 +6,17 @@ back), for Lua spends its time on loops, tables and texts, not on arithmetic.
 
 Everything is decided first; what may write comes last and cannot fail: the pod
 has checked every argument, and Redis refuses a script that is out of memory at
-its first write. A refusal writes nothing, but for what is given back and times
-that a step back of the clock left in the future.
+its first write. A refusal writes nothing, but for what is given back, times that
+a step back of the clock left in the future, and an expiry that an edit to a
+slower limit has made too early.
 
 KEYS[1] is the record of token buckets and windows, if the shape has any: the
-expiry (double, µs), then 20 bytes a rule: tag (uint32), a, b (doubles). a is
+time at which the key expires (double, µs), never less than half a grace after
+its last counter is full or void, then 20 bytes a rule: tag (uint32), a, b (doubles). a is
 the tokens and b the time of the last write, or a the count and b the beginning
-of the window. Foreign entries are copied undecoded. The other keys are logs,
+of the window. Entries of rules that are not asked for are copied undecoded, and
+a rule that takes nothing and has no entry gets none. The length modulo 20, 8, is
+the version of this format: another one is an error. The other keys are logs,
 sorted sets of attempts: score the time, member the attempt's 8 bytes and its
 count (uint32).
 
@@ -31,12 +35,12 @@ local [[range $i, $e := .Entries]][[if $i]], [[end]][[$e.Params]][[end]] = unpac
 local ok, dirty = true, false
 [[- if .Record]]
 local rec = call('GET', KEYS[1])
-local exp, rest = 0, ''
+local exp, far, rest = 0, now, ''
 [[- range .Entries]][[if .Bucket]]
-local a[[.N]], b[[.N]] = B[[.N]], now
+local a[[.N]], b[[.N]], p[[.N]] = B[[.N]], now, false
 [[- else if .Window]]
 local w[[.N]] = now - now % L[[.N]]
-local a[[.N]], b[[.N]] = 0, w[[.N]]
+local a[[.N]], b[[.N]], p[[.N]] = 0, w[[.N]], false
 [[- end]][[end]]
 if rec then
   local fits = false
@@ -44,16 +48,17 @@ if rec then
     local e, [[range $i, $e := .InRecord]][[if $i]], [[end]]x[[$e.N]], y[[$e.N]], z[[$e.N]][[end]] = unpack('<d[[range .InRecord]]I4dd[[end]]', rec)
     if [[range $i, $e := .InRecord]][[if $i]] and [[end]]x[[$e.N]] == t[[$e.N]][[end]] then
       fits, exp = true, e
-      [[range $i, $e := .InRecord]][[if $i]], [[end]]a[[$e.N]], b[[$e.N]][[end]] = [[range $i, $e := .InRecord]][[if $i]], [[end]]y[[$e.N]], z[[$e.N]][[end]]
+      [[range $i, $e := .InRecord]][[if $i]], [[end]]a[[$e.N]], b[[$e.N]], p[[$e.N]][[end]] = [[range $i, $e := .InRecord]][[if $i]], [[end]]y[[$e.N]], z[[$e.N]], true[[end]]
     end
   end
-  if not fits and #rec % 20 == 8 then
+  if not fits then
+    if #rec % 20 ~= 8 then return redis.error_reply('ERR ' .. KEYS[1] .. ' is of no known format: ' .. #rec .. ' bytes') end
     exp = unpack('<d', rec)
     for i = 9, #rec, 20 do
       local t = unpack('<I4', rec, i)
-      if t == t[[(index .InRecord 0).N]] then a[[(index .InRecord 0).N]], b[[(index .InRecord 0).N]] = unpack('<dd', rec, i + 4)
+      if t == t[[(index .InRecord 0).N]] then a[[(index .InRecord 0).N]], b[[(index .InRecord 0).N]] = unpack('<dd', rec, i + 4) p[[(index .InRecord 0).N]] = true
       [[- range $i, $e := .InRecord]][[if $i]]
-      elseif t == t[[$e.N]] then a[[$e.N]], b[[$e.N]] = unpack('<dd', rec, i + 4)
+      elseif t == t[[$e.N]] then a[[$e.N]], b[[$e.N]] = unpack('<dd', rec, i + 4) p[[$e.N]] = true
       [[- end]][[end]]
       elseif #rec <= [[.Crowded]] or unpack('<d', rec, i + 12) > now - [[.Stale]] then rest = rest .. sub(rec, i, i + 19) end
     end
@@ -127,9 +132,6 @@ if ok then
 [[- if .Bucket]]
   g[[.N]] = q[[.N]]
   if g[[.N]] > v[[.N]] then g[[.N]] = v[[.N]] - v[[.N]] % 1 end
-[[- else if and .Window (not .Shadow)]]
-  g[[.N]] = q[[.N]]
-  if v[[.N]] <= [[$.Reserve]] * g[[.N]] then g[[.N]] = m[[.N]] end
 [[- else if and .Log (not .Shadow)]]
   g[[.N]] = m[[.N]]
 [[- else]]
@@ -148,18 +150,35 @@ if ok then
 [[- end]]
 end
 [[- if .Record]]
-if dirty then
-  if exp < now then exp = now end
 [[- range .InRecord]]
+if p[[.N]] or g[[.N]] > 0 then
   [[- if .Bucket]]
-  local e[[.N]] = now + (B[[.N]] - a[[.N]]) / R[[.N]]
+  local e = b[[.N]] + (B[[.N]] - a[[.N]]) / R[[.N]]
   [[- else]]
-  local e[[.N]] = b[[.N]] + L[[.N]]
+  local e = b[[.N]] + L[[.N]]
   [[- end]]
-  if e[[.N]] > exp then exp = e[[.N]] end
+  if e > far then far = e end
+end
 [[- end]]
-  local ttl = (exp - now) / 1000
-  call('SET', KEYS[1], pack('<d[[range .InRecord]]I4dd[[end]]', exp[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest, 'PX', ttl - ttl % 1 + [[$.Grace]])
+if dirty or rec and far > exp then
+  local out = rest
+  local keep = far + [[.Grace]] / 2 < exp
+  if not keep then exp = far + [[.Grace]] end
+  if [[range $i, $e := .InRecord]][[if $i]] and [[end]](p[[$e.N]] or g[[$e.N]] > 0)[[end]] then
+    out = pack('<d[[range .InRecord]]I4dd[[end]]', exp[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest
+  else
+    [[- range .InRecord]]
+    if p[[.N]] or g[[.N]] > 0 then out = pack('<I4dd', t[[.N]], a[[.N]], b[[.N]]) .. out end
+    [[- end]]
+    out = pack('<d', exp) .. out
+  end
+  if keep then
+    call('SET', KEYS[1], out, 'KEEPTTL')
+  else
+    local ttl = (exp - now) / 1000
+    if ttl > [[.Longest]] then ttl = [[.Longest]] end
+    call('SET', KEYS[1], out, 'PX', ttl - ttl % 1 + 1)
+  end
 end
 [[- end]]
 [[- range .Entries]][[if .Log]]
@@ -176,8 +195,12 @@ if g[[.N]] > 0 or o[[.N]][[if $.Gives]] or h[[.N]].gone[[end]] then
     call('ZADD', key, now, x[[.N]] .. pack('<I4', g[[.N]]))
     c[[.N]], n[[.N]] = c[[.N]] + g[[.N]], now
     local ttl = L[[.N]] / 1000
-    call('PEXPIRE', key, ttl - ttl % 1 + [[$.Grace]])
+    call('PEXPIRE', key, ttl - ttl % 1 + [[$.Grace]] / 1000)
   end
+end
+if g[[.N]] == 0 and n[[.N]] > 0 then
+  local ttl = (n[[.N]] + L[[.N]] - now) / 1000
+  if call('PTTL', KEYS[ [[- .Key]]]) < ttl then call('PEXPIRE', KEYS[ [[- .Key]]], ttl - ttl % 1 + [[$.Grace]] / 1000) end
 end
 [[- end]][[end]]
 return pack('<dd[[range .Entries]][[if .Log]]dddd[[else]]ddd[[end]][[end]]', now, ok and 1 or 0[[range .Entries]], g[[.N]][[if .Log]], c[[.N]], d[[.N]], n[[.N]][[else]], a[[.N]], b[[.N]][[end]][[end]])

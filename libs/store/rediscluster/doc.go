@@ -21,6 +21,6 @@
 //
 // # Bounds
 //
-// Calls in flight are bounded a shard: one that is abandoned occupies its place
-// until its reply comes or the connection is closed.
+// Calls in flight are bounded a shard; one that is abandoned keeps its place for
+// a second, in which its connection is closed if the server stays silent.
 package rediscluster

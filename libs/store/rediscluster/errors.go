@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/redis/rueidis"
 
@@ -17,7 +18,10 @@ type class string
 const (
 	classNone        class = "ok"
 	classTimeout     class = "timeout"     // asked, no reply in time: nothing is known
-	classConnection  class = "connection"  // refused, reset or not yet made
+	classRefused     class = "refused"     // nobody listens, or no connection was ever made
+	classConnection  class = "connection"  // broken or closed: nothing is known
+	classMoved       class = "moved"       // redirected more often than is followed
+	classCancelled   class = "cancelled"   // the caller gave up before the timeout: nothing is known
 	classNoScript    class = "noscript"    // the node's cache lacks the script: loaded, once
 	classTryAgain    class = "tryagain"    // a slot is on its way to another node: nothing was executed
 	classReadOnly    class = "readonly"    // asked a replica: a failover that we have not seen
@@ -39,7 +43,7 @@ var prefixes = []struct {
 }{
 	{"NOSCRIPT", classNoScript}, {"TRYAGAIN", classTryAgain}, {"READONLY", classReadOnly}, {"LOADING", classLoading},
 	{"CLUSTERDOWN", classClusterDown}, {"MASTERDOWN", classMasterDown}, {"BUSY", classBusy}, {"OOM", classOOM},
-	{"NOAUTH", classAuth}, {"WRONGPASS", classAuth}, {"NOPERM", classAuth}, {"MOVED", classClusterDown}, {"ASK", classClusterDown},
+	{"NOAUTH", classAuth}, {"WRONGPASS", classAuth}, {"NOPERM", classAuth}, {"MOVED", classMoved}, {"ASK", classMoved},
 }
 
 // classify says what class a call's error is of.
@@ -57,8 +61,13 @@ func classify(err error) class {
 		}
 		return classBug
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return classCancelled
+	case errors.Is(err, context.DeadlineExceeded):
 		return classTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return classRefused
 	}
 	return classConnection
 }
@@ -70,7 +79,9 @@ func (c class) outcome() outcome {
 		return replied
 	case classTimeout:
 		return timedOut
-	case classOverload, classOpen:
+	case classConnection, classMoved, classTryAgain:
+		return failed
+	case classOverload, classOpen, classCancelled:
 		return unjudged
 	}
 	return unreachable
@@ -80,7 +91,7 @@ func (c class) outcome() outcome {
 // names the shard.
 func (c class) wrap(shard string, err error) error {
 	sentinel := store.ErrUnavailable
-	if c == classTimeout {
+	if c == classTimeout || c == classConnection || c == classCancelled {
 		sentinel = store.ErrTimeout
 	}
 	if err == nil {

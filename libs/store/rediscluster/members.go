@@ -50,6 +50,8 @@ type Members struct {
 	cfg   MembersConfig
 	store *Store
 	count atomic.Int64
+	lower int64     // the most of the counts that were lower than count, since fell
+	fell  time.Time // zero: the last count was not lower
 }
 
 // NewMembers makes the members of a region and reads the last count from the
@@ -120,13 +122,35 @@ func (m *Members) beat(ctx context.Context, alive bool) {
 	if err != nil || !alive {
 		return
 	}
-	n = min(max(n, int64(m.cfg.Least)), membersMax)
+	n = m.settle(time.Now(), min(max(n, int64(m.cfg.Least)), membersMax))
 	if m.count.Swap(n) == n || m.cfg.File == "" {
 		return
 	}
 	if err := keep(m.cfg.File, n); err != nil {
 		m.store.cfg.Logger.Warn("the count of pods cannot be kept", "error", err)
 	}
+}
+
+// settle is what a new count comes to. A higher one is taken at once, a lower
+// one when it has been lower for a heartbeat's life: the set may have been lost
+// with a failover, and each pod is in it again after its next heartbeat.
+func (m *Members) settle(now time.Time, n int64) int64 {
+	last := m.count.Load()
+	switch {
+	case n >= last:
+		m.lower, m.fell = 0, time.Time{}
+		return n
+	case m.fell.IsZero():
+		m.lower, m.fell = n, now
+		return last
+	}
+	m.lower = max(m.lower, n)
+	if now.Sub(m.fell) < memberLife {
+		return last
+	}
+	n = m.lower
+	m.lower, m.fell = 0, time.Time{}
+	return n
 }
 
 // keep replaces the file whole: a crash leaves the old count or the new.

@@ -8,7 +8,6 @@ import (
 	"text/template"
 
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store"
 )
 
 //go:embed check.lua
@@ -17,16 +16,17 @@ var source string
 // clock is what a script takes for the time.
 type clock struct {
 	lua   string // sets now, in µs since store.Epoch
-	grace int    // ms that a key outlives what it says
+	grace int64  // µs that a key may outlive its counters
 }
 
-// serverClock is the server's own.
-var serverClock = clock{grace: 1, lua: `local now = call('TIME')
+// serverClock is the server's own. A key outlives its counters by a minute: an
+// edit to a slower limit must find what was drained under the faster.
+var serverClock = clock{grace: 60e6, lua: `local now = call('TIME')
 now = (now[1] - 1767225600) * 1000000 + now[2]`}
 
 // drivenClock lets a test drive the time: it comes as the second argument. The
 // server's own clock, by which keys expire, is kept out of it.
-var drivenClock = clock{grace: 24 * 3600 * 1000, lua: `local now = tonumber(ARGV[2])`}
+var drivenClock = clock{grace: 48 * 3600 * 1e6, lua: `local now = tonumber(ARGV[2])`}
 
 // Bounds of a record: beyond crowded bytes, entries of rules that have not
 // counted for longer than any window are dropped.
@@ -34,7 +34,8 @@ const (
 	recordHeader  = 8
 	recordEntry   = 20
 	recordCrowded = recordHeader + 16*recordEntry
-	recordStale   = 32 * 24 * 3600 * 1e6 // µs
+	recordStale   = 32 * 24 * 3600 * 1e6        // µs
+	recordLongest = 100 * 365 * 24 * 3600 * 1e3 // ms: a time to live that Redis takes
 )
 
 // shape is what a script is unrolled for: two bytes an entry, kind and mode,
@@ -93,21 +94,21 @@ type entryView struct {
 
 type scriptView struct {
 	Clock             string
-	Grace             int
+	Grace             int64
 	Entries, InRecord []entryView
 	Gives, Record     bool
 	Format            string
 	RecordSize        int
 	Crowded           int
 	Stale             int64
-	Reserve           int
+	Longest           int64 // TTL in ms
 }
 
 func (s *scripts) of(sh shape) (*script, error) {
 	if known, ok := s.known.Load(sh); ok {
 		return known.(*script), nil
 	}
-	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Reserve: store.LendReserve}
+	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Longest: recordLongest}
 	key := 1
 	if strings.ContainsAny(sh.entries, "tw") {
 		key = 2

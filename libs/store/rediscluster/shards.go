@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +19,7 @@ const slotCount = 16384
 // shard is some slots and what this pod thinks of whoever serves them. It
 // stays the same when another node takes the slots over.
 type shard struct {
-	name     string // "0-5460": its slots; "all" for a standalone server
+	name     string // its lowest slot; "all" for a standalone server
 	breaker  breaker
 	inFlight atomic.Int64
 }
@@ -51,10 +52,13 @@ func (s *shards) make(name string) *shard {
 // of returns the shard of a command's slot; a standalone server has none.
 func (s *shards) of(slot uint16) *shard { return s.bySlot.Load()[slot%slotCount] }
 
-// all returns each shard once, by its first slot.
-func (s *shards) all() []*shard {
-	bySlot := s.bySlot.Load()
-	return slices.Compact(slices.Clone(bySlot[:]))
+// byName returns each shard that has a slot.
+func (s *shards) byName() map[string]*shard {
+	all := map[string]*shard{}
+	for _, sh := range s.bySlot.Load() {
+		all[sh.name] = sh
+	}
+	return all
 }
 
 // slotRange is one row of CLUSTER SLOTS.
@@ -63,22 +67,18 @@ type slotRange struct {
 	owner       string
 }
 
-// update takes a topology over. A shard whose slots are the same keeps its
-// breaker, whoever serves them.
+// update takes a topology over. A shard whose lowest slot is the same keeps its
+// breaker, whoever serves it and whatever else: names are few, for metrics.
 func (s *shards) update(ranges []slotRange) {
 	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
-	names := map[string]string{} // owner → its slots
+	names := map[string]string{} // owner → its lowest slot
 	for _, r := range ranges {
-		if names[r.owner] != "" {
-			names[r.owner] += ","
+		if names[r.owner] == "" {
+			names[r.owner] = strconv.FormatInt(r.first, 10)
 		}
-		names[r.owner] += fmt.Sprintf("%d-%d", r.first, r.last)
 	}
 	old := s.bySlot.Load()
-	known := map[string]*shard{}
-	for _, sh := range s.all() {
-		known[sh.name] = sh
-	}
+	known := s.byName()
 	next := *old // slots that nobody serves stay with whom they were
 	for _, r := range ranges {
 		name := names[r.owner]

@@ -66,6 +66,7 @@ type Store struct {
 	shards  *shards
 	client  atomic.Pointer[rueidis.Client]
 	start   time.Time
+	logged  atomic.Int64 // the second in which a bug was last logged
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -228,12 +229,13 @@ func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) 
 	}
 	client := s.client.Load()
 	if client == nil {
-		return classConnection.wrap("all", nil)
+		s.cfg.Observer.Call("all", string(classRefused), 0)
+		return classRefused.wrap("all", nil)
 	}
 	order, sh := order(ask)
 	script, err := s.scripts.of(sh)
 	if err != nil {
-		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
+		return classBug.wrap("all", err)
 	}
 	keys, args := s.arguments(ask, order[:len(ask.Entries)], sh, script)
 	reply, shard, err := s.call(ctx, *client, script, keys, args)
@@ -279,7 +281,9 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
 		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
-	defer shard.inFlight.Add(-1)
+	abandoned := false
+	defer func() { s.release(shard, abandoned) }()
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	reply, err = client.Do(ctx, command).ToString()
@@ -298,12 +302,38 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 	}
 	now := time.Since(s.start)
 	class := classify(err)
+	abandoned = class == classTimeout
+	if abandoned && caller.Err() != nil {
+		class = classCancelled // it was the caller's deadline, not ours
+	}
+	if class == classBug {
+		s.complain(shard.name, err)
+	}
 	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
 	if err != nil {
 		return "", shard.name, class.wrap(shard.name, err)
 	}
 	return reply, shard.name, nil
+}
+
+// release gives a call's place back: at once, or where the call was abandoned
+// when its connection is closed at the latest, for until then it stands in the
+// client's queue.
+func (s *Store) release(shard *shard, abandoned bool) {
+	if abandoned {
+		time.AfterFunc(connectTimeout, func() { shard.inFlight.Add(-1) })
+		return
+	}
+	shard.inFlight.Add(-1)
+}
+
+// complain logs what no server should say, at most once a second.
+func (s *Store) complain(shard string, err error) {
+	second := int64(time.Since(s.start)/time.Second) + 1
+	if s.logged.Swap(second) != second {
+		s.cfg.Logger.Error("the counter store refused a check in a way that is a bug", "shard", shard, "error", err)
+	}
 }
 
 // pause waits within ctx and reports whether there is time left.

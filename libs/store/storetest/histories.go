@@ -80,10 +80,9 @@ func (g *history) draw(t *rapid.T) []store.Entry {
 		if rapid.IntRange(0, 2).Draw(t, "meets "+r.ID) > 0 {
 			continue
 		}
-		if r.Algorithm == limit.TokenBucket && rapid.IntRange(0, 9).Draw(t, "edit") == 0 {
-			edited := *r
-			edited.Limit.Rate *= limit.Rate(rapid.SampledFrom([]float64{0.5, 2, 10}).Draw(t, "times"))
-			r, g.rules[i] = &edited, &edited
+		if rapid.IntRange(0, 9).Draw(t, "edit") == 0 {
+			r = drawEdit(t, r)
+			g.rules[i] = r
 		}
 		e := store.Entry{Rule: r, Limit: r.Limit}
 		if len(g.grants) > 0 && rapid.IntRange(0, 3).Draw(t, "gives") == 0 {
@@ -106,6 +105,31 @@ func (g *history) draw(t *rapid.T) []store.Entry {
 		return []store.Entry{need(g.rules[0], 1)}
 	}
 	return entries
+}
+
+// drawEdit is the rule after an edit of its size, its speed or its mode.
+func drawEdit(t *rapid.T, r *limit.Rule) *limit.Rule {
+	edited := *r
+	l := &edited.Limit
+	switch rapid.IntRange(0, 2).Draw(t, "edit what") {
+	case 0:
+		l.Rate *= limit.Rate(rapid.SampledFrom([]float64{0.1, 2, 10}).Draw(t, "rate times"))
+		l.Window *= time.Duration(rapid.SampledFrom([]int{1, 2, 60}).Draw(t, "window times"))
+		if l.Window > 24*time.Hour {
+			l.Window = time.Minute
+		}
+	case 1:
+		times := rapid.SampledFrom([]float64{0.3, 2}).Draw(t, "size times")
+		l.Burst, l.Count = int64(float64(l.Burst)*times), int64(float64(l.Count)*times)
+		if l.Window > 0 {
+			l.Count = min(max(l.Count, 1), limit.LogCountMax)
+		} else {
+			l.Burst = max(l.Burst, 1)
+		}
+	default:
+		edited.Mode = limit.Enforce + limit.Shadow - edited.Mode
+	}
+	return &edited
 }
 
 // note keeps what was granted, to be handed back later.

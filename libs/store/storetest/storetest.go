@@ -37,7 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"StaleGivesAreIgnored", staleGives},
 		{"GivesAloneSucceed", givesAlone},
 		{"WindowsAreAlignedToUTC", windows},
-		{"WindowsLendOnlyWhileMuchIsLeft", windowLends},
+		{"LogsLendNothing", logsLendNothing},
 		{"QuotaOutlivesBucketOnlyAsks", quotaOutlives},
 		{"LogsKeepAcceptedAttemptsOnly", logs},
 		{"LogsCountCostAndTakeBackAttempts", logGives},
