@@ -104,7 +104,7 @@ const (
 func (f *flags) config() (Config, error) {
 	cfg, faults := f.read()
 	if len(faults) > 0 {
-		_, more := openFiles(cfg, func(string) *slog.Logger { return slog.New(slog.DiscardHandler) })
+		_, more := openFiles(cfg, discard)
 		faults = append(faults, more...)
 	}
 	return cfg, combine(faults)

@@ -95,6 +95,9 @@ func (in *files) checkPlan(plan string) error {
 	return fmt.Errorf("%q: the rules know no such plan, but %q", plan, in.rules.Current().Plans())
 }
 
+// discard is a logger of files that nobody follows.
+func discard(string) *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // combine makes one error of faults, nil of none.
 func combine(faults []error) error {
 	if len(faults) > 1 {

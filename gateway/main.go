@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -15,6 +16,9 @@ import (
 type commands struct {
 	Run     flags   `cmd:"" default:"withargs" help:"Shiplane's API gateway: a reverse proxy that holds callers to their limits."`
 	HashKey hashKey `cmd:"" help:"Print the key file's entry of an API key."`
+
+	Check   checkCommand   `cmd:"" help:"Read rules, keys and flags, and print what is wrong or which rules requests meet."`
+	Explain explainCommand `cmd:"" help:"Print which rules one request meets, with which limits, and what it would be charged."`
 }
 
 // errHelp ends a command line that asked for help only.
@@ -40,6 +44,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return serve.Usage(err)
 	case selected == "hash-key":
 		return cmd.HashKey.run(stdin, stdout, stderr)
+	case selected == "check":
+		return cmd.Check.run(stdout)
+	case strings.HasPrefix(selected, "explain"): // and its arguments
+		return cmd.Explain.run(stdin, stdout)
 	}
 	cfg, err := cmd.Run.config()
 	if err != nil {

@@ -15,8 +15,8 @@ type Charge struct{ Head, Options, Preflight bool }
 // to upstreams that look at them. Such a request is never free.
 var overriding = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// free reports whether a request costs nothing.
-func (c Charge) free(r *http.Request) bool {
+// Free reports whether a request costs nothing.
+func (c Charge) Free(r *http.Request) bool {
 	charged := true
 	switch {
 	case isPreflight(r):
@@ -43,19 +43,21 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// price sets what each rule is charged: nothing for a free request; for one that
-// will be refused for who sent it at least 1, also on a route that costs nothing:
-// there, too, keys can be tried.
-func price(charges []limit.Charge, cost int64, free, refused bool) {
-	switch {
-	case refused:
-		cost = max(cost, 1)
-	case free:
-		cost = 0
-	default:
-		return
+// Price sets what each of the rules that a request meets is charged: nothing if it
+// is free, else what its route costs.
+func (c Charge) Price(r *http.Request, charges []limit.Charge) {
+	if c.Free(r) {
+		for i := range charges {
+			charges[i].Cost = 0
+		}
 	}
+}
+
+// PriceRefused sets what a request is charged that will be refused for who sent it:
+// at least 1, by whatever method and also on a route that costs nothing, for keys can
+// be tried there, too.
+func PriceRefused(cost int64, charges []limit.Charge) {
 	for i := range charges {
-		charges[i].Cost = charges[i].Rule.Charge(cost)
+		charges[i].Cost = charges[i].Rule.Charge(max(cost, 1))
 	}
 }

@@ -114,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rules := h.Rules.Current()
 	route := rules.Route(r)
 	caller, err := h.caller(rules, account, r)
-	if err == nil && refused == nil && route.UserField != "" && !h.Charge.free(r) {
+	if err == nil && refused == nil && route.UserField != "" && !h.Charge.Free(r) {
 		refused, err = h.addUser(w, r, rules, route, &caller)
 	}
 	if err != nil {
@@ -141,7 +141,11 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, refused *refusal)
 func (h *Handler) limit(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller, refused *refusal) {
 	c := h.checks.Get().(*check)
 	rules.Match(time.Now(), route, caller, &c.request)
-	price(c.request.Charges, route.Cost, h.Charge.free(r), refused != nil)
+	if refused != nil {
+		PriceRefused(route.Cost, c.request.Charges)
+	} else {
+		h.Charge.Price(r, c.request.Charges)
+	}
 	h.Limiter.Check(r.Context(), &c.request, &c.decision)
 	access.Decided(r.Context(), &c.decision, route, caller, h.Mode == Shadow)
 	allowed := c.decision.Verdict == limit.Allowed
