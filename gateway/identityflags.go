@@ -19,7 +19,7 @@ import (
 type identityFlags struct {
 	TrustedProxies string `placeholder:"CIDR,..." help:"Proxies whose headers about their clients are believed (default none: the client is who connects)."`
 	ClientIPHeader string `name:"client-ip-header" default:"X-Forwarded-For" placeholder:"NAME" help:"The one header in which trusted proxies name the client's address: X-Forwarded-For, Forwarded, or one that holds a single address, as X-Real-Ip (default X-Forwarded-For)."`
-	IPv6Prefix     string `name:"ipv6-prefix" default:"64" placeholder:"BITS" help:"How much of an IPv6 address is one caller, 16 to 128 bits (default 64)."`
+	IPv6Prefix     string `name:"ipv6-prefix" env:"SHIPLANE_IPV6_PREFIX" default:"64" placeholder:"BITS" help:"How much of an IPv6 address is one caller, 16 to 128 bits (default 64)."`
 	AccountHeader  string `placeholder:"NAME" help:"Header in which trusted proxies name the account (default none)."`
 	PlanHeader     string `placeholder:"NAME" help:"Header in which they name its plan. Needs --account-header."`
 	DefaultPlan    string `placeholder:"ID" help:"Plan of accounts whose header or token names none (default: they are limited as anonymous callers are)."`
