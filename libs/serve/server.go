@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,6 +24,11 @@ const (
 	pingAfter         = 30 * time.Second // a connection of HTTP/2 that is silent for so long is asked whether it lives
 	clientTimeout     = time.Minute      // Endpoint.ClientTimeout by default
 	busyPoll          = 5 * time.Millisecond
+
+	// From the last accepted connection to http.Server.Shutdown, which drops
+	// without an answer the requests that it finds half read. What is accepted
+	// last is read by then, unless its client is slow.
+	lastCall = 100 * time.Millisecond
 )
 
 // Endpoint is what a process serves at one address.
@@ -43,6 +49,7 @@ type server struct {
 	http.Server
 	requests *patient
 	cut      context.CancelFunc
+	serving  atomic.Bool // the server runs, and does not drain
 }
 
 func newServer(e Endpoint, draining func() bool, logger *slog.Logger) *server {
@@ -71,23 +78,38 @@ func (s *server) serve(l net.Listener) error {
 	if s.TLSConfig != nil {
 		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
 	}
-	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	s.serving.Store(true)
+	err := serve(l)
+	if drains := !s.serving.Load(); drains || errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // drain stops accepting and waits for requests in flight; when ctx ends it cuts
 // the connections left. It returns when no handler runs any more, or with an error
 // if connections had to be cut.
 func (s *server) drain(ctx context.Context, l net.Listener) error {
+	served := s.serving.Swap(false)
+	_ = l.Close()
+	if served {
+		s.lastCall(ctx)
+	}
 	err := s.Shutdown(ctx)
 	if err != nil {
 		_ = s.Close()
 	}
-	_ = l.Close() // for a server that never ran, and so knows no listener
 	s.cut()
 	return errors.Join(err, s.waitIdle())
+}
+
+func (s *server) lastCall(ctx context.Context) {
+	timer := time.NewTimer(lastCall)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // waitIdle waits for the handlers that were cut: what is pushed earlier must not
