@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -37,10 +38,11 @@ func (r *Row) charts() []chart {
 		return r.each(func(s *Slot) float64 { return of(s) * float64(len(r.Series)) / r.Seconds })
 	}
 	charts := []chart{
-		r.timeline("tokens a second", []string{"offered", "entitled", "admitted"}, r.capped(
+		r.timeline("tokens a second", []string{"offered", "entitled", "admitted"}, [][]float64{
 			perSecond(func(s *Slot) float64 { return float64(s.Offered) }),
 			perSecond(func(s *Slot) float64 { return float64(s.Entitled) }),
-			perSecond(func(s *Slot) float64 { return float64(s.Admitted) }))),
+			perSecond(func(s *Slot) float64 { return float64(s.Admitted) }),
+		}),
 		r.timeline("store calls a second", []string{"calls"}, [][]float64{perSecond(func(s *Slot) float64 { return float64(s.Calls) })}),
 	}
 	if r.Single {
@@ -54,7 +56,7 @@ func (r *Row) charts() []chart {
 	}
 	waits := bars(fmt.Sprintf("waits of the %.1f %% not decided at once", 100*(1-r.Local)), r.Waits, func(i int) string {
 		return fmt.Sprintf("%.3f to %.3f round trips", float64(i)/waitParts, float64(i+1)/waitParts)
-	}, "0", "5 round trips or more")
+	}, "0", "4 round trips or more")
 	return append(charts, waits)
 }
 
@@ -66,33 +68,27 @@ func (r *Row) each(of func(*Slot) float64) []float64 {
 	return values
 }
 
-// capped cuts what was offered, so that a flood does not flatten the others.
-func (r *Row) capped(offered, entitled, admitted []float64) [][]float64 {
-	most := 0.0
-	for i := range entitled {
-		most = max(most, entitled[i], admitted[i])
+// edges are the values between which a chart shows its last series, zero
+// included: what is above twice what 95 % of it stays below is cut.
+func edges(series [][]float64) (low, top float64) {
+	values := slices.Sorted(slices.Values(series[len(series)-1]))
+	if len(values) == 0 {
+		return 0, 0
 	}
-	for i := range offered {
-		offered[i] = min(offered[i], 1.5*most)
-	}
-	return [][]float64{offered, entitled, admitted}
+	highest := values[len(values)-1]
+	return min(0, values[0]), max(0, min(highest, max(1, 2*values[len(values)*95/100])))
 }
 
 // timeline draws series of equal length over the run.
 func (r *Row) timeline(title string, names []string, series [][]float64) chart {
-	low, top := 0.0, 0.0
-	for _, values := range series {
-		for _, v := range values {
-			low, top = min(low, v), max(top, v)
-		}
-	}
+	low, top := edges(series)
 	span := max(top-low, 1)
 	y := func(v float64) float64 { return chartHeight * (1 - (v-low)/span) }
 	c := chart{Title: title, Top: short(top), Low: short(low), Zero: y(0), Begin: "0 s", End: fmt.Sprintf("%.3g s", r.Seconds)}
 	for i, values := range series {
 		var points strings.Builder
 		for j, v := range values {
-			fmt.Fprintf(&points, "%.1f,%.1f ", chartWidth*(float64(j)+0.5)/float64(len(values)), y(v))
+			fmt.Fprintf(&points, "%.1f,%.1f ", chartWidth*(float64(j)+0.5)/float64(len(values)), y(min(v, top)))
 		}
 		c.Lines = append(c.Lines, line{names[i], names[i], points.String()})
 	}

@@ -53,19 +53,20 @@ func (w *World) NewKey(id, rule string, l limit.Limit, options ...func(*limit.Ru
 	if err != nil {
 		w.fail(err)
 	}
-	k := &Key{Subject: subject, Rule: r, w: w, seen: make([][]version, len(w.regions))}
 	whole := l
-	if len(w.regions) > 1 && l.Window == 0 {
+	if len(w.regions) > 1 {
 		whole.Burst = 0
+		if l.Window > 0 {
+			w.fail(fmt.Errorf("rule %s: a window or log is no region's, it has one home", rule))
+		}
 	}
+	k := &Key{Subject: subject, Rule: r, w: w, seen: make([][]version, len(w.regions))}
 	for _, region := range w.regions {
 		part := region.share.Of(l, r.Largest)
 		k.seen[region.id] = []version{{rule: r, limit: part}}
 		if len(w.regions) > 1 {
 			k.meters = append(k.meters, newMeter(w, fmt.Sprintf("%v %s in region %d", subject, rule, region.id), r, part))
-			if l.Window == 0 {
-				whole.Burst += part.Burst // a floored burst is more than the share's
-			}
+			whole.Burst += part.Burst // a floored burst is more than the share's
 		}
 	}
 	k.whole = newMeter(w, fmt.Sprintf("%v %s", subject, rule), r, whole)

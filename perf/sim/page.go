@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 //go:embed page.html
@@ -59,13 +61,16 @@ func (v rowView) CallRate() string { return fmt.Sprintf("%.0f", v.Calls) }
 // Lease is the mean of what is on lease.
 func (v rowView) Lease() string { return v.ofKey("%.1f %%", 100*v.Stranded) }
 
-// Over is the largest overshoot, over windows of any length.
+// Over is the largest overshoot in tokens, over windows of any length.
 func (v rowView) Over() string {
-	if v.Edited || v.Overshoot[3] <= 0 {
-		return v.ofKey("%.0s–", 0)
+	if v.Edited || v.Overshoot[3] < 0.5 {
+		return ""
 	}
 	return v.ofKey("%.0f", v.Overshoot[3])
 }
+
+// Wait is the longest that a request waited.
+func (v rowView) Wait() string { return v.Longest.Round(10 * time.Microsecond).String() }
 
 // FairnessText is the largest by the smallest pod.
 func (v rowView) FairnessText() string {
@@ -73,6 +78,20 @@ func (v rowView) FairnessText() string {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", v.Fairness)
+}
+
+// ByClass is what each class of requests came to.
+func (v rowView) ByClass() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(v.Classes)) {
+		c := v.Classes[name]
+		text := fmt.Sprintf("%s: %s of offered, %s of entitled", name, v.Percent(float64(c.Admitted)/float64(c.Offered)), v.Percent(float64(c.Admitted)/float64(c.Entitled)))
+		if c.Calls > 0 {
+			text += fmt.Sprintf(", %.3f calls a request", float64(c.Calls)/float64(c.Requests))
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // Stages are who decided, the most frequent first.

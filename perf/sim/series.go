@@ -35,10 +35,10 @@ func (w *World) sample() {
 }
 
 // waitBins and waitParts are how finely waits are counted: in eighths of a round
-// trip, up to five.
+// trip, up to four.
 const (
 	waitParts = 8
-	waitBins  = 5 * waitParts
+	waitBins  = 4 * waitParts
 )
 
 // waits counts how long requests took to be decided.

@@ -68,7 +68,7 @@ func steadyLoads() []Scenario {
 		{Name: "100,000/s over 50", Limit: enterprise, For: 4 * time.Second, Load: steady(100, all), Want: Want{OfBound: 0.98, Calls: 1100}},
 		{Name: "100,000/s over 50, longer", Limit: enterprise, Slow: true, Fair: all, For: 30 * time.Second, Load: steady(100, all), Want: Want{OfBound: 0.98, Calls: 1100, Fairness: 2}},
 		{Name: "20,000/s on a 25,000/s override", Limit: hot, Even: 0.8, Fair: all, For: 8 * time.Second, Load: steady(0.8, all), Want: Want{OfEntitled: 0.999, OfOffered: 0.999, Calls: 120, Fairness: 2}},
-		{Name: "37,500/s on the same", Limit: hot, Even: 1.5, For: 20 * time.Second, Fair: all, Load: steady(1.5, all), Want: Want{OfBound: 0.99, Calls: 1100, Fairness: 2}},
+		{Name: "37,500/s on a 25,000/s override", Limit: hot, Even: 1.5, For: 20 * time.Second, Fair: all, Load: steady(1.5, all), Want: Want{OfBound: 0.99, Calls: 1100, Fairness: 2}},
 		{Name: "free, 0.9 R over 50", Limit: free, Even: 0.9, Load: steady(0.9, all), Want: Want{OfEntitled: 0.997, PerRequest: 1}},
 		{Name: "free, flooded 1,000/s", Limit: free, For: 40 * time.Second, Load: steady(100, all), Want: Want{OfRate: 0.98, Calls: 250}},
 		{Name: "free, 20 at once on one pod", Limit: free, For: 2 * time.Second, Load: func(w *World, k *Key, _ time.Duration) {

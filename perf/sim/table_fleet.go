@@ -35,7 +35,7 @@ func fleets() []Scenario {
 			}
 			w.Poisson(400*k.rate(0.3), 0, end, func() { w.Arrive(w.rng.IntN(10), "all", Part{keys[w.rng.IntN(400)], 1}) })
 		}, Want: Want{OfEntitled: 0.999, OfOffered: 0.999}, Check: lostAtMost(0)},
-		{Name: "the same, 3 R", Limit: growth, Slow: true, For: 8 * time.Second, Set: func(c *Config) { c.Pods, c.Accounts = 10, 64 }, Load: func(w *World, k *Key, end time.Duration) {
+		{Name: "100 accounts at 3 R, room for 64 a pod", Limit: growth, Slow: true, For: 8 * time.Second, Set: func(c *Config) { c.Pods, c.Accounts = 10, 64 }, Load: func(w *World, k *Key, end time.Duration) {
 			keys := []*Key{k}
 			for i := range 99 {
 				keys = append(keys, w.NewKey(fmt.Sprint("shop-", i), "account", growth))

@@ -59,8 +59,8 @@ func outages() []Scenario {
 	}
 	return []Scenario{
 		out("the store is away for 4 s, 0.9 R", enterprise, 0.9, askLost, calm),
-		out("the same, connections are refused", enterprise, 0.9, refused, calm),
-		out("the same, replies are lost", enterprise, 0.9, replyLost, Want{ClassOf: map[string]float64{"before": 0.999, "during": 0.98, "after": 0.98}}),
+		out("connections are refused for 4 s, 0.9 R", enterprise, 0.9, refused, calm),
+		out("all replies are lost for 4 s, 0.9 R", enterprise, 0.9, replyLost, Want{ClassOf: map[string]float64{"before": 0.999, "during": 0.98, "after": 0.98}}),
 		out("the store is away for 4 s, 1.5 R", enterprise, 1.5, askLost, busy),
 		out("the store is away for 4 s, 50 R", enterprise, 50, askLost, busy),
 		out("the store is away for 4 s, free, 10 R", free, 10, askLost, busy),
