@@ -54,6 +54,7 @@ const (
 	ByLease                           // tokens that this pod holds
 	ByKnowledge                       // the store's last reply says that it cannot be there yet
 	ByHold                            // the store was short a moment ago, and is not asked again at once
+	ByMitigation                      // the sums of a rule that counts after were above its limit
 	ByStore                           // the store
 	ByFallback                        // the store did not answer; an open rule's fallback bucket
 	ByFailClosed                      // the store did not answer; a closed rule
@@ -62,7 +63,7 @@ const (
 // String returns the stage's name in snake case, as metrics label it.
 func (d DecidedBy) String() string {
 	return name(d, map[DecidedBy]string{
-		ByNoRule: "no_rule", ByBan: "ban", ByCap: "cap", ByLease: "lease", ByKnowledge: "knowledge", ByHold: "hold",
+		ByNoRule: "no_rule", ByBan: "ban", ByCap: "cap", ByLease: "lease", ByKnowledge: "knowledge", ByHold: "hold", ByMitigation: "mitigation",
 		ByStore: "store", ByFallback: "fallback", ByFailClosed: "fail_closed",
 	})
 }

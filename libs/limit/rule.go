@@ -76,6 +76,20 @@ func name[T ~uint8](v T, names map[T]string) string {
 	return fmt.Sprintf("%T(%d)", v, uint8(v))
 }
 
+// Check is when a request is counted.
+type Check uint8
+
+// When to count.
+const (
+	CheckBefore Check = iota // before it is admitted: the limit holds exactly
+	CheckAfter               // after: in sums, and it never waits; above the limit all are refused for a while
+)
+
+// String returns before or after.
+func (c Check) String() string {
+	return name(c, map[Check]string{CheckBefore: "before", CheckAfter: "after"})
+}
+
 // Rule is one limit and whom it is for. It is immutable once handed out; an
 // edit makes another Rule with the same Domain and ID.
 type Rule struct {
@@ -94,6 +108,7 @@ type Rule struct {
 	Mode      Mode
 	FailMode  FailMode
 	Counts    Counts // for windows and logs; buckets always count cost
+	Check     Check  // after is for buckets and windows that fail open
 
 	// Largest is the largest charge that one request can make under the rule;
 	// 0 says that only the request at hand tells.
@@ -103,6 +118,10 @@ type Rule struct {
 	// of a domain never share one; a ruleset refuses the second.
 	Tag uint32
 }
+
+// Waits reports whether a request waits for the rule's word: not for one in
+// shadow, nor for one that counts after.
+func (r *Rule) Waits() bool { return r.Mode != Shadow && r.Check == CheckBefore }
 
 // Charge is what a request of this cost takes from the rule's counter: the cost
 // from a bucket; 1 from a window or a log unless the rule counts cost. A request

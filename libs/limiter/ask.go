@@ -26,6 +26,13 @@ func (c *Core) look(now time.Duration, r *record, charges []limit.Charge, outcom
 		if *o = ch.Undecided(); ch.Rule.Mode == limit.Shadow {
 			continue
 		}
+		if ch.Rule.Check == limit.CheckAfter {
+			if s := r.state(now, ch, &c.out); ch.Banned || s.mitigated > now {
+				s.mitigate(now, ch, o)
+				result = refused
+			}
+			continue
+		}
 		r.state(now, ch, &c.out).look(now, ch, o)
 		switch {
 		case o.Short:
@@ -34,7 +41,21 @@ func (c *Core) look(now time.Duration, r *record, charges []limit.Charge, outcom
 			result = max(result, lacking)
 		}
 	}
+	if result == refused {
+		c.unspent(now, r, charges, outcomes)
+	}
 	return result
+}
+
+// unspent says of the rules that could have paid a refused request what they
+// still hold.
+func (c *Core) unspent(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
+	for i := range charges {
+		if o := &outcomes[i]; o.DecidedBy == limit.ByLease {
+			r.state(now, &charges[i], &c.out).describe(now, o, 0)
+			o.DecidedBy = 0
+		}
+	}
 }
 
 // demanded counts a group's charges as demand.
@@ -64,7 +85,8 @@ func (c *Core) blame(now time.Duration, r *record, charges []limit.Charge, outco
 
 // build makes the ask for the record's queue: what its head lacks, all or
 // nothing; what the others lack; what rules run low on for the demand to come;
-// what no demand supports any more goes back with it; and shadow rules' charges.
+// what no demand supports any more goes back with it; and charges that no
+// request waits for.
 func (c *Core) build(now time.Duration, r *record, head *Call) {
 	f := &head.flight
 	charges := head.charges(&head.groups[head.at])
@@ -90,10 +112,10 @@ func (c *Core) build(now time.Duration, r *record, head *Call) {
 
 // rideAlong adds what else a rule of the subject has for the store.
 func (c *Core) rideAlong(now time.Duration, s *state, f *flight) {
-	if s.rule.Mode == limit.Shadow {
-		if s.shadow.tokens > 0 {
-			sum := s.shadow.take()
-			f.add(s, c.shadowEntry(s, sum), sum)
+	if !s.rule.Waits() {
+		if s.uncounted.tokens > 0 && !s.counting {
+			entry, sum := s.tell(c.next())
+			f.add(s, entry, sum)
 		}
 		return
 	}
@@ -129,12 +151,8 @@ func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies
 	for i := range ask.Entries {
 		e, o := &ask.Entries[i], &result.Outcomes[i]
 		s := r.find(e.Rule.Tag)
-		if e.Rule.Mode == limit.Shadow {
-			if result.Allowed {
-				c.cfg.Tell(e.Rule, tallies[i].requests, tallies[i].short(o.Granted))
-			} else {
-				c.retell(s, tallies[i])
-			}
+		if !e.Rule.Waits() {
+			c.told(now, s, e, o, tallies[i], result.Allowed)
 			continue
 		}
 		if s == nil || s.limit != e.Limit { // edited meanwhile
@@ -159,23 +177,41 @@ func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies
 	}
 }
 
-// untold puts the shadow charges of an ask back that was not answered.
+// told takes the reply to charges that no request waited for. Those of an ask
+// that was refused are kept for the next: they were not counted.
+func (c *Core) told(now time.Duration, s *state, e *store.Entry, o *store.Outcome, t tally, allowed bool) {
+	switch {
+	case !allowed:
+		c.retell(s, t)
+		return
+	case e.Rule.Mode == limit.Shadow:
+		c.cfg.Tell(e.Rule, t.requests, t.short(o.Granted))
+	case s != nil && s.limit == e.Limit:
+		s.counted(now, e, o)
+	}
+	if s != nil {
+		s.counting = false
+	}
+}
+
+// untold puts the charges of an ask back that was not answered.
 func (c *Core) untold(r *record, ask *store.Ask, tallies []tally) {
 	for i := range ask.Entries {
-		if e := &ask.Entries[i]; e.Rule.Mode == limit.Shadow {
+		if e := &ask.Entries[i]; !e.Rule.Waits() && e.Want > 0 {
 			c.retell(r.find(e.Rule.Tag), tallies[i])
 		}
 	}
 }
 
-// retell keeps shadow charges for the next ask; those of a rule that is gone or
-// enforced meanwhile are dropped.
+// retell keeps charges for the next ask; those of a rule that is gone, or that
+// requests wait for by now, are dropped.
 func (c *Core) retell(s *state, t tally) {
-	if s == nil || s.rule.Mode != limit.Shadow {
+	if s == nil || s.rule.Waits() {
 		c.out.dropped.Add(1)
 		return
 	}
-	s.shadow.add(t)
+	s.counting, s.unheard = false, true
+	s.uncounted.add(t)
 }
 
 // granted takes a grant into the lease.

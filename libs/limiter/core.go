@@ -111,9 +111,8 @@ type Wake struct {
 	With Step
 }
 
-// enforced reports whether a charge must be paid: a shadow rule's is counted,
-// but no request waits for it.
-func enforced(c *limit.Charge) bool { return c.Cost > 0 && c.Rule.Mode != limit.Shadow }
+// enforced reports whether a charge must be paid before the request passes.
+func enforced(c *limit.Charge) bool { return c.Cost > 0 && c.Rule.Waits() }
 
 // Decide takes a request down the path. Requests of several subjects are looked
 // at as a whole first, so that one that is refused in the process charges nobody.
@@ -175,7 +174,7 @@ func (c *Core) DecideLocally(now time.Duration, request *limit.Request, d *limit
 		return true
 	}
 	d.Verdict, d.DecidedBy = limit.Allowed, max(limit.ByNoRule, c.spend(now, r, charges, d.Outcomes, nil, true))
-	if shadowed(charges) {
+	if anyDeferred(charges) {
 		c.tally(now, r, charges)
 		g.shard.Mark(g.entry)
 	}
@@ -252,7 +251,7 @@ func (c *Core) Apply(now time.Duration, call *Call, err error) Step {
 	return c.Resume(now, call, own)
 }
 
-// admit ends a call that nobody refused: its shadow rules are counted.
+// admit ends a call that nobody refused: what no request waits for is counted.
 func (c *Core) admit(now time.Duration, call *Call) Step {
 	d := call.decision
 	d.Verdict, d.DecidedBy = limit.Allowed, limit.ByNoRule
@@ -321,7 +320,7 @@ type flight struct {
 	ask     store.Ask
 	result  store.Result
 	sent    time.Duration
-	tallies []tally // parallel to the ask's entries: what a shadow entry sums up
+	tallies []tally // parallel to the ask's entries: what an entry sums up that no request waits for
 	charges []int   // of a call that asks alone: each entry's charge
 	alone   bool    // the ask is for one request, not for the queue
 }

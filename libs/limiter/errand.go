@@ -11,12 +11,12 @@ import (
 )
 
 // Errand is an ask whose reply no request waits for: tokens that go back, or
-// the charges of shadow rules. Its driver sets Sent, the time just before it is
+// charges of shadow rules and of those that count after. Its driver sets Sent, the time just before it is
 // sent.
 type Errand struct {
 	Ask     store.Ask
 	Sent    time.Duration
-	tallies []tally // parallel to the ask's entries: what a shadow entry sums up
+	tallies []tally // parallel to the ask's entries: what an entry sums up that no request waits for
 }
 
 // errandsMax bounds the errands that wait. A sweep collects no more than there is
@@ -49,11 +49,10 @@ func (o *outbox) add(e Errand) {
 // room reports whether the outbox takes another errand.
 func (o *outbox) room() bool { return o.waiting.Load() < errandsMax }
 
-// tell adds the errand that tells a shadow rule's charges.
+// tell adds the errand that tells the charges that no request waits for.
 func (o *outbox) tell(subject limit.Subject, s *state) {
-	if s.shadow.tokens > 0 {
-		sum := s.shadow.take()
-		entry := store.Entry{Rule: s.rule, Limit: s.limit, Want: sum.tokens, Member: o.member()}
+	if s.uncounted.tokens > 0 {
+		entry, sum := s.tell(o.member())
 		o.add(Errand{Ask: store.Ask{Subject: subject, Entries: []store.Entry{entry}}, tallies: []tally{sum}})
 	}
 }
@@ -76,7 +75,7 @@ func (o *outbox) giveBack(subject limit.Subject, s *state, n int64) {
 	}
 }
 
-// tally sums a shadow rule's charges up that the store has not been told.
+// tally sums charges up that no request waits for.
 type tally struct {
 	tokens, requests int64
 }

@@ -175,19 +175,19 @@ func (l *Limiter) run() {
 		case <-tick.C:
 			l.core.Sweep(l.now())
 		case <-l.closed:
-			for all := false; !all && l.ctx.Err() == nil; {
-				all = l.core.Drain(l.now())
-				l.errands()
+			for {
+				all := l.core.Drain(l.now())
+				if l.errands() == 0 || all {
+					return
+				}
 			}
-			l.errands()
-			return
 		}
 		l.errands()
 	}
 }
 
-// errands carries what is in the outbox to the store.
-func (l *Limiter) errands() {
+// errands carries what is in the outbox to the store and returns how many that were.
+func (l *Limiter) errands() int {
 	errands := l.core.Errands()
 	if len(errands) == 1 {
 		l.errand(&errands[0])
@@ -202,6 +202,7 @@ func (l *Limiter) errands() {
 	if dropped := l.core.out.dropped.Swap(0); dropped > 0 {
 		l.observer.Dropped(dropped)
 	}
+	return len(errands)
 }
 
 func (l *Limiter) errand(e *Errand) {
@@ -209,6 +210,9 @@ func (l *Limiter) errand(e *Errand) {
 	e.Sent = l.now()
 	if err := l.take(&e.Ask, &result); err != nil {
 		l.core.out.dropped.Add(1)
+		if l.ctx.Err() == nil {
+			l.core.Unsettled(e)
+		}
 		return
 	}
 	l.core.Settle(l.now(), e, &result)

@@ -18,27 +18,27 @@ func (s *state) look(now time.Duration, c *limit.Charge, o *limit.Outcome) {
 	case c.Banned:
 		o.Short, o.DecidedBy = true, limit.ByBan
 	case c.Cost == 0:
-		s.describe(now, o)
+		s.describe(now, o, 0)
 	case c.Cost > c.Limit.Size():
-		s.describe(now, o)
+		s.describe(now, o, 0)
 		o.Short, o.Never, o.DecidedBy = true, true, limit.ByKnowledge
 	case s.capped(now, c):
-		s.describe(now, o)
+		s.describe(now, o, 0)
 		o.Retry = max(s.cap.Wait(now, c.Limit, float64(c.Cost)), s.retry(now, c.Limit, lacks))
 		o.Short, o.DecidedBy = true, limit.ByCap
 	case lacks == 0:
-		s.describe(now, o)
+		s.describe(now, o, c.Cost)
 		o.DecidedBy = limit.ByLease
 	case s.known.excludes(now, c.Limit, lacks):
-		s.describe(now, o)
+		s.describe(now, o, 0)
 		o.Retry = s.retry(now, c.Limit, lacks)
 		o.Short, o.DecidedBy = true, limit.ByKnowledge
 	case s.hold.rest(now, lacks) > 0:
-		s.describe(now, o)
+		s.describe(now, o, 0)
 		o.Retry = s.retry(now, c.Limit, lacks)
 		o.Short, o.DecidedBy = true, limit.ByHold
 	default:
-		s.describe(now, o)
+		s.describe(now, o, 0)
 		o.DecidedBy = limit.ByStore
 	}
 }
@@ -53,18 +53,17 @@ func (s *state) retry(now time.Duration, l limit.Limit, lacks int64) time.Durati
 	return retry
 }
 
-// describe says what is left of a rule as far as this pod knows: what it holds
-// on lease, and at most what the store can have.
-func (s *state) describe(now time.Duration, o *limit.Outcome) {
+// describe says what is left of a rule after n more are spent, as far as this
+// pod knows: what it holds on lease, and at most what the store can have.
+func (s *state) describe(now time.Duration, o *limit.Outcome, n int64) {
 	bound := s.known.bound(now, s.limit)
 	if o.Known = !math.IsInf(bound, 1); !o.Known {
 		return
 	}
-	left := bound + float64(s.lease.held-s.waiting)
+	left := min(bound+float64(s.lease.held-s.waiting), float64(s.limit.Size())) - float64(n)
 	if s.limit.Window > 0 {
 		o.Remaining, o.Reset = bucket.Whole(left), max(0, s.known.reset-now)
 		return
 	}
-	left = min(left, float64(s.limit.Burst))
 	o.Remaining, o.Reset = bucket.Whole(left), s.limit.Rate.Time(float64(s.limit.Burst)-left)
 }

@@ -36,12 +36,6 @@ func (c *Core) spend(now time.Duration, r *record, charges []limit.Charge, outco
 		}
 		s.spend(ch.Cost)
 		s.admitted(now, ch, ch.Cost)
-		if o := &outcomes[i]; o.Known {
-			o.Remaining = max(0, o.Remaining-ch.Cost)
-			if ch.Limit.Window == 0 {
-				o.Reset += ch.Limit.Rate.Time(float64(ch.Cost))
-			}
-		}
 		if payments != nil {
 			payments[i] = payment{leased: ch.Cost, window: s.lease.window}
 		}

@@ -17,18 +17,21 @@ type record struct {
 
 // state is what a pod keeps of one rule for one subject.
 type state struct {
-	tag      uint32
-	revision int64 // of the ruleset that the limit is from
-	rule     *limit.Rule
-	limit    limit.Limit   // under which the rest was learned
-	cap      bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
-	lease    lease
-	waiting  int64 // the charges of the requests in the queue
-	known    knowledge
-	hold     hold
-	demand   demand
-	shadow   tally     // a shadow rule's charges that the store has not been told
-	fallback *fallback // this pod's part of the limit while the store does not answer; nil: it does
+	tag       uint32
+	revision  int64 // of the ruleset that the limit is from
+	rule      *limit.Rule
+	limit     limit.Limit   // under which the rest was learned
+	cap       bucket.Tokens // what this pod alone has admitted, as a bucket of the whole limit
+	lease     lease
+	waiting   int64 // the charges of the requests in the queue
+	known     knowledge
+	hold      hold
+	demand    demand
+	uncounted tally         // charges that no request waits for: the store has not been told
+	counting  bool          // it is being told right now
+	unheard   bool          // it was told in vain: the next sweep tries again
+	mitigated time.Duration // pod time until which a rule that counts after refuses
+	fallback  *fallback     // this pod's part of the limit while the store does not answer; nil: it does
 }
 
 // statesMax is how many rules a record keeps before it forgets those that hold
@@ -48,11 +51,11 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 		if c.Revision < s.revision {
 			return s
 		}
-		if s.limit != c.Limit || s.rule.Mode != c.Rule.Mode {
+		if s.limit != c.Limit || s.rule.Waits() != c.Rule.Waits() || s.rule.Mode != c.Rule.Mode {
 			out.giveBack(c.Subject, s, s.lease.release(now, 0))
 			out.tell(c.Subject, s)
 			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
-			s.known, s.hold, s.lease = knowledge{}, hold{}, lease{}
+			s.known, s.hold, s.lease, s.mitigated = knowledge{}, hold{}, lease{}, 0
 		}
 		s.rule, s.revision = c.Rule, c.Revision
 		return s
@@ -78,7 +81,7 @@ func (r *record) find(tag uint32) *state {
 func (r *record) forget() {
 	kept := r.states[:0]
 	for _, s := range r.states {
-		if s.lease.held > 0 || s.waiting > 0 || s.shadow.tokens > 0 {
+		if s.lease.held > 0 || s.waiting > 0 || s.uncounted.tokens > 0 {
 			kept = append(kept, s)
 		}
 	}

@@ -26,7 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected part of testdata
 // The path does what testdata's scenarios show. A line that is not indented is
 // a command, the indented ones below it are what came of it:
 //
-//	rule ID KIND [rate=R/s burst=B | count=N window=D [algorithm=sliding_log]] [mode=shadow] [fail=closed]
+//	rule ID KIND [rate=R/s burst=B | count=N window=D [algorithm=sliding_log]] [mode=shadow] [fail=closed] [check=after]
 //	edit ID rate=… burst=…         the rule's limit from now on
 //	ban ID, unban ID               an override that denies
 //	at T check [pod=N] KIND=NAME… [cost=N]
@@ -188,6 +188,7 @@ func (w *world) load(words []string) []string {
 		var decision limit.Decision
 		w.check(check, &decision)
 		sums[fmt.Sprintf("%s by=%s", decision.Verdict, decision.DecidedBy)]++
+		w.errands() // they are carried at once
 		w.sweepIfDue(every)
 	}
 	out := []string{fmt.Sprintf("%d store calls", w.calls-calls)}
@@ -261,6 +262,7 @@ func (w *world) errands() []string {
 			var result store.Result
 			e.Sent = w.now
 			if err := w.take(&e.Ask, &result); err != nil {
+				c.Unsettled(&e)
 				out = append(out, "dropped: "+err.Error())
 				continue
 			}
@@ -353,6 +355,8 @@ func (w *world) rule(id, kind string, words []string) *limit.Rule {
 			r.Algorithm = limit.SlidingLog
 		case "mode":
 			r.Mode = limit.Shadow
+		case "check":
+			r.Check = limit.CheckAfter
 		case "fail":
 			r.FailMode = limit.FailClosed
 		default:

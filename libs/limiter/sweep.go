@@ -8,8 +8,8 @@ import (
 	"github.com/shiplane/limits/libs/table"
 )
 
-// SweepEvery is how often a pod looks for leases to hand back and for shadow
-// charges to tell: both go with the next ask of their subject if there is one.
+// SweepEvery is how often a pod looks for leases to hand back and for charges
+// to tell: both go with the next ask of their subject if there is one.
 const SweepEvery = 100 * time.Millisecond
 
 // Sweep leaves in the outbox what no ask has carried, an errand a subject, as
@@ -36,7 +36,7 @@ func (c *Core) collect(now time.Duration, everything bool) (all bool) {
 			if len(e.Ask.Entries) < store.EntriesMax {
 				c.collectState(now, s, everything, &e)
 			}
-			holds = holds || s.lease.held > 0 || s.shadow.tokens > 0
+			holds = holds || s.lease.held > 0 || s.uncounted.tokens > 0
 		}
 		if len(e.Ask.Entries) > 0 {
 			c.out.add(e)
@@ -49,13 +49,12 @@ func (c *Core) collect(now time.Duration, everything bool) (all bool) {
 	return all
 }
 
-// collectState adds what one rule has for the store: a rule in shadow has
-// charges to tell, another tokens to hand back.
+// collectState adds what one rule has for the store: one that no request waits
+// for has charges to tell, another tokens to hand back.
 func (c *Core) collectState(now time.Duration, s *state, everything bool, e *Errand) {
-	if s.rule.Mode == limit.Shadow {
-		if s.shadow.tokens > 0 {
-			sum := s.shadow.take()
-			e.add(c.shadowEntry(s, sum), sum)
+	if !s.rule.Waits() {
+		if s.uncounted.tokens > 0 && !s.counting {
+			e.add(s.tell(c.next()))
 		}
 		return
 	}
@@ -74,14 +73,19 @@ func (e *Errand) add(entry store.Entry, t tally) {
 	e.tallies = append(e.tallies, t)
 }
 
-func (c *Core) shadowEntry(s *state, sum tally) store.Entry {
-	return store.Entry{Rule: s.rule, Limit: s.limit, Want: sum.tokens, Member: c.next()}
+// tell takes the charges that the store has not been told, as an entry of an
+// ask; member names them in a log.
+func (s *state) tell(member uint64) (store.Entry, tally) {
+	sum := s.uncounted.take()
+	s.counting, s.unheard = true, false
+	return store.Entry{Rule: s.rule, Limit: s.limit, Want: sum.tokens, Member: member}, sum
 }
 
-// count adds an admitted request to the tallies of the group's shadow rules. A
-// tally that is full is told at once, the others with the next ask or sweep.
+// count adds an admitted request to the tallies of the group's rules that it
+// does not wait for. A tally that is full is told at once, the others with the
+// next ask or sweep.
 func (c *Core) count(now time.Duration, g *group, charges []limit.Charge) {
-	if !shadowed(charges) {
+	if !anyDeferred(charges) {
 		return
 	}
 	g.shard.Lock()
@@ -91,27 +95,27 @@ func (c *Core) count(now time.Duration, g *group, charges []limit.Charge) {
 	g.shard.Mark(g.entry)
 }
 
-// tally counts a group's shadow charges in its record.
+// tally counts a group's charges that no request waits for in its record.
 func (c *Core) tally(now time.Duration, r *record, charges []limit.Charge) {
 	for i := range charges {
 		ch := &charges[i]
-		if ch.Rule.Mode != limit.Shadow || ch.Cost == 0 {
+		if !deferred(ch) {
 			continue
 		}
 		s := r.state(now, ch, &c.out)
-		if s.rule.Mode != limit.Shadow { // a newer ruleset enforces it
+		if s.rule.Waits() { // in a newer ruleset
 			continue
 		}
-		s.shadow.add(tally{tokens: ch.Cost, requests: 1})
-		if s.shadow.full(s.limit) {
+		s.uncounted.add(tally{tokens: ch.Cost, requests: 1})
+		if s.uncounted.full(s.limit) && !s.counting && !s.unheard && c.out.room() {
 			c.out.tell(ch.Subject, s)
 		}
 	}
 }
 
-func shadowed(charges []limit.Charge) bool {
+func anyDeferred(charges []limit.Charge) bool {
 	for i := range charges {
-		if charges[i].Rule.Mode == limit.Shadow && charges[i].Cost > 0 {
+		if deferred(&charges[i]) {
 			return true
 		}
 	}
@@ -119,8 +123,20 @@ func shadowed(charges []limit.Charge) bool {
 }
 
 // Errands empties the outbox: each is to be carried to the store, and its
-// reply, if there is one, to Settle. Each may be carried by a goroutine of its own.
+// reply to Settle, or, if there is none, the errand to Unsettled. Each may be carried by a goroutine of its own.
 func (c *Core) Errands() []Errand { return c.out.take() }
+
+// Unsettled takes an errand that was not answered: tokens are lost, charges to
+// tell wait for the next.
+func (c *Core) Unsettled(e *Errand) {
+	shard := c.table.Shard(&e.Ask.Subject)
+	shard.Lock()
+	defer shard.Unlock()
+	if entry := shard.Find(&e.Ask.Subject); entry != nil {
+		c.untold(&entry.Record, &e.Ask, e.tallies)
+		shard.Mark(entry)
+	}
+}
 
 // Settle takes the reply to an errand. What is learned of a subject whose record
 // is gone is of no use: none is made for it.

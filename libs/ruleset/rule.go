@@ -34,6 +34,11 @@ var (
 		rulesv1.FailMode_FAIL_MODE_OPEN:        limit.FailOpen,
 		rulesv1.FailMode_FAIL_MODE_CLOSED:      limit.FailClosed,
 	}
+	checks = map[rulesv1.Check]limit.Check{
+		rulesv1.Check_CHECK_UNSPECIFIED: limit.CheckBefore,
+		rulesv1.Check_CHECK_BEFORE:      limit.CheckBefore,
+		rulesv1.Check_CHECK_AFTER:       limit.CheckAfter,
+	}
 	counts = map[rulesv1.Counts]limit.Counts{
 		rulesv1.Counts_COUNTS_UNSPECIFIED: limit.CountRequests,
 		rulesv1.Counts_COUNTS_REQUESTS:    limit.CountRequests,
@@ -68,6 +73,7 @@ func (b *builder) addRules() {
 			Mode:      enum(b, path+".mode", r.GetMode(), modes, "enforce or shadow"),
 			FailMode:  enum(b, path+".fail_mode", r.GetFailMode(), failModes, "open or closed"),
 			Counts:    enum(b, path+".counts", r.GetCounts(), counts, "requests or cost"),
+			Check:     enum(b, path+".check", r.GetCheck(), checks, "before or after"),
 		}
 		rule.Tag = limit.TagOf(rule.Domain, rule.ID, rule.Algorithm)
 		if rule.Version < 0 {
@@ -75,6 +81,12 @@ func (b *builder) addRules() {
 		}
 		b.matches(path, r, rule)
 		rule.Limit = b.amounts(path, rule, limit.Limit{}, amounts{r.Rate, r.Burst, r.Limit, r.GetWindow()}, true)
+		if rule.Check == limit.CheckAfter && rule.Algorithm == limit.SlidingLog {
+			b.fault(path+".check", "after", "does not belong to a sliding_log, each of whose attempts is counted before")
+		}
+		if rule.Check == limit.CheckAfter && rule.FailMode == limit.FailClosed {
+			b.fault(path+".check", "after", "contradicts fail_mode closed: what is counted after has been admitted")
+		}
 		if rule.Algorithm == limit.TokenBucket && r.GetCounts() != rulesv1.Counts_COUNTS_UNSPECIFIED {
 			b.fault(path+".counts", nil, "does not belong to a token_bucket, which counts cost: leave it out")
 		}

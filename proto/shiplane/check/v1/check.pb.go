@@ -103,20 +103,26 @@ const (
 	DecidedBy_DECIDED_BY_FALLBACK DecidedBy = 7
 	// The store did not answer: a closed rule.
 	DecidedBy_DECIDED_BY_FAIL_CLOSED DecidedBy = 8
+	// The store was short a moment ago, and is not asked again at once.
+	DecidedBy_DECIDED_BY_HOLD DecidedBy = 9
+	// The sums of a rule that is checked after admission were above its limit.
+	DecidedBy_DECIDED_BY_MITIGATION DecidedBy = 10
 )
 
 // Enum value maps for DecidedBy.
 var (
 	DecidedBy_name = map[int32]string{
-		0: "DECIDED_BY_UNSPECIFIED",
-		1: "DECIDED_BY_NO_RULE",
-		2: "DECIDED_BY_BAN",
-		3: "DECIDED_BY_CAP",
-		4: "DECIDED_BY_LEASE",
-		5: "DECIDED_BY_KNOWLEDGE",
-		6: "DECIDED_BY_STORE",
-		7: "DECIDED_BY_FALLBACK",
-		8: "DECIDED_BY_FAIL_CLOSED",
+		0:  "DECIDED_BY_UNSPECIFIED",
+		1:  "DECIDED_BY_NO_RULE",
+		2:  "DECIDED_BY_BAN",
+		3:  "DECIDED_BY_CAP",
+		4:  "DECIDED_BY_LEASE",
+		5:  "DECIDED_BY_KNOWLEDGE",
+		6:  "DECIDED_BY_STORE",
+		7:  "DECIDED_BY_FALLBACK",
+		8:  "DECIDED_BY_FAIL_CLOSED",
+		9:  "DECIDED_BY_HOLD",
+		10: "DECIDED_BY_MITIGATION",
 	}
 	DecidedBy_value = map[string]int32{
 		"DECIDED_BY_UNSPECIFIED": 0,
@@ -128,6 +134,8 @@ var (
 		"DECIDED_BY_STORE":       6,
 		"DECIDED_BY_FALLBACK":    7,
 		"DECIDED_BY_FAIL_CLOSED": 8,
+		"DECIDED_BY_HOLD":        9,
+		"DECIDED_BY_MITIGATION":  10,
 	}
 )
 
@@ -617,7 +625,7 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ALLOWED\x10\x01\x12\x12\n" +
 	"\x0eVERDICT_DENIED\x10\x02\x12\x17\n" +
-	"\x13VERDICT_UNAVAILABLE\x10\x03*\xe2\x01\n" +
+	"\x13VERDICT_UNAVAILABLE\x10\x03*\x92\x02\n" +
 	"\tDecidedBy\x12\x1a\n" +
 	"\x16DECIDED_BY_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12DECIDED_BY_NO_RULE\x10\x01\x12\x12\n" +
@@ -627,7 +635,10 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\x14DECIDED_BY_KNOWLEDGE\x10\x05\x12\x14\n" +
 	"\x10DECIDED_BY_STORE\x10\x06\x12\x17\n" +
 	"\x13DECIDED_BY_FALLBACK\x10\a\x12\x1a\n" +
-	"\x16DECIDED_BY_FAIL_CLOSED\x10\b*T\n" +
+	"\x16DECIDED_BY_FAIL_CLOSED\x10\b\x12\x13\n" +
+	"\x0fDECIDED_BY_HOLD\x10\t\x12\x19\n" +
+	"\x15DECIDED_BY_MITIGATION\x10\n" +
+	"*T\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CAUSE_STORE_TIMEOUT\x10\x01\x12\x1b\n" +

@@ -298,6 +298,60 @@ func (FailMode) EnumDescriptor() ([]byte, []int) {
 	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{4}
 }
 
+// Check is when a request is counted.
+type Check int32
+
+const (
+	// Not said: as CHECK_BEFORE.
+	Check_CHECK_UNSPECIFIED Check = 0
+	// Before it is admitted: the limit holds exactly.
+	Check_CHECK_BEFORE Check = 1
+	// After: requests are counted in sums and never wait; once the sums are above
+	// the limit, all are refused until the excess has been paid off.
+	Check_CHECK_AFTER Check = 2
+)
+
+// Enum value maps for Check.
+var (
+	Check_name = map[int32]string{
+		0: "CHECK_UNSPECIFIED",
+		1: "CHECK_BEFORE",
+		2: "CHECK_AFTER",
+	}
+	Check_value = map[string]int32{
+		"CHECK_UNSPECIFIED": 0,
+		"CHECK_BEFORE":      1,
+		"CHECK_AFTER":       2,
+	}
+)
+
+func (x Check) Enum() *Check {
+	p := new(Check)
+	*p = x
+	return p
+}
+
+func (x Check) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Check) Descriptor() protoreflect.EnumDescriptor {
+	return file_shiplane_rules_v1_rules_proto_enumTypes[5].Descriptor()
+}
+
+func (Check) Type() protoreflect.EnumType {
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[5]
+}
+
+func (x Check) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Check.Descriptor instead.
+func (Check) EnumDescriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{5}
+}
+
 // Counts is what a window or a log adds for one request.
 type Counts int32
 
@@ -335,11 +389,11 @@ func (x Counts) String() string {
 }
 
 func (Counts) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[5].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[6].Descriptor()
 }
 
 func (Counts) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[5]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[6]
 }
 
 func (x Counts) Number() protoreflect.EnumNumber {
@@ -348,7 +402,7 @@ func (x Counts) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Counts.Descriptor instead.
 func (Counts) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{5}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{6}
 }
 
 // Ruleset is all that decides the limits of one domain, at one revision.
@@ -606,7 +660,10 @@ type Rule struct {
 	FailMode FailMode `protobuf:"varint,13,opt,name=fail_mode,json=failMode,proto3,enum=shiplane.rules.v1.FailMode" json:"fail_mode,omitempty"`
 	// What a window or a log adds for one request; a bucket always counts cost,
 	// and its rule leaves this unspecified. Unspecified: COUNTS_REQUESTS.
-	Counts        Counts `protobuf:"varint,14,opt,name=counts,proto3,enum=shiplane.rules.v1.Counts" json:"counts,omitempty"`
+	Counts Counts `protobuf:"varint,14,opt,name=counts,proto3,enum=shiplane.rules.v1.Counts" json:"counts,omitempty"`
+	// Whether a request is counted before or after it is admitted. after is for
+	// token buckets and fixed windows whose fail_mode is open.
+	Check         Check `protobuf:"varint,15,opt,name=check,proto3,enum=shiplane.rules.v1.Check" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +794,13 @@ func (x *Rule) GetCounts() Counts {
 		return x.Counts
 	}
 	return Counts_COUNTS_UNSPECIFIED
+}
+
+func (x *Rule) GetCheck() Check {
+	if x != nil {
+		return x.Check
+	}
+	return Check_CHECK_UNSPECIFIED
 }
 
 // Override is an exception from one rule for one caller. It applies from
@@ -898,7 +962,7 @@ const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"\x04cost\x18\x03 \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"user_field\x18\x04 \x01(\tR\tuserFieldB\a\n" +
-	"\x05_cost\"\xb8\x04\n" +
+	"\x05_cost\"\xe8\x04\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
@@ -914,7 +978,8 @@ const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"\x06window\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06window\x12+\n" +
 	"\x04mode\x18\f \x01(\x0e2\x17.shiplane.rules.v1.ModeR\x04mode\x128\n" +
 	"\tfail_mode\x18\r \x01(\x0e2\x1b.shiplane.rules.v1.FailModeR\bfailMode\x121\n" +
-	"\x06counts\x18\x0e \x01(\x0e2\x19.shiplane.rules.v1.CountsR\x06countsB\a\n" +
+	"\x06counts\x18\x0e \x01(\x0e2\x19.shiplane.rules.v1.CountsR\x06counts\x12.\n" +
+	"\x05check\x18\x0f \x01(\x0e2\x18.shiplane.rules.v1.CheckR\x05checkB\a\n" +
 	"\x05_rateB\b\n" +
 	"\x06_burstB\b\n" +
 	"\x06_limit\"\x87\x03\n" +
@@ -955,7 +1020,11 @@ const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"\bFailMode\x12\x19\n" +
 	"\x15FAIL_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFAIL_MODE_OPEN\x10\x01\x12\x14\n" +
-	"\x10FAIL_MODE_CLOSED\x10\x02*F\n" +
+	"\x10FAIL_MODE_CLOSED\x10\x02*A\n" +
+	"\x05Check\x12\x15\n" +
+	"\x11CHECK_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fCHECK_BEFORE\x10\x01\x12\x0f\n" +
+	"\vCHECK_AFTER\x10\x02*F\n" +
 	"\x06Counts\x12\x16\n" +
 	"\x12COUNTS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCOUNTS_REQUESTS\x10\x01\x12\x0f\n" +
@@ -973,7 +1042,7 @@ func file_shiplane_rules_v1_rules_proto_rawDescGZIP() []byte {
 	return file_shiplane_rules_v1_rules_proto_rawDescData
 }
 
-var file_shiplane_rules_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_shiplane_rules_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_shiplane_rules_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_shiplane_rules_v1_rules_proto_goTypes = []any{
 	(Scope)(0),                    // 0: shiplane.rules.v1.Scope
@@ -981,35 +1050,37 @@ var file_shiplane_rules_v1_rules_proto_goTypes = []any{
 	(Algorithm)(0),                // 2: shiplane.rules.v1.Algorithm
 	(Mode)(0),                     // 3: shiplane.rules.v1.Mode
 	(FailMode)(0),                 // 4: shiplane.rules.v1.FailMode
-	(Counts)(0),                   // 5: shiplane.rules.v1.Counts
-	(*Ruleset)(nil),               // 6: shiplane.rules.v1.Ruleset
-	(*Plan)(nil),                  // 7: shiplane.rules.v1.Plan
-	(*Route)(nil),                 // 8: shiplane.rules.v1.Route
-	(*Rule)(nil),                  // 9: shiplane.rules.v1.Rule
-	(*Override)(nil),              // 10: shiplane.rules.v1.Override
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(Check)(0),                    // 5: shiplane.rules.v1.Check
+	(Counts)(0),                   // 6: shiplane.rules.v1.Counts
+	(*Ruleset)(nil),               // 7: shiplane.rules.v1.Ruleset
+	(*Plan)(nil),                  // 8: shiplane.rules.v1.Plan
+	(*Route)(nil),                 // 9: shiplane.rules.v1.Route
+	(*Rule)(nil),                  // 10: shiplane.rules.v1.Rule
+	(*Override)(nil),              // 11: shiplane.rules.v1.Override
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_shiplane_rules_v1_rules_proto_depIdxs = []int32{
-	7,  // 0: shiplane.rules.v1.Ruleset.plans:type_name -> shiplane.rules.v1.Plan
-	8,  // 1: shiplane.rules.v1.Ruleset.routes:type_name -> shiplane.rules.v1.Route
-	9,  // 2: shiplane.rules.v1.Ruleset.rules:type_name -> shiplane.rules.v1.Rule
-	10, // 3: shiplane.rules.v1.Ruleset.overrides:type_name -> shiplane.rules.v1.Override
+	8,  // 0: shiplane.rules.v1.Ruleset.plans:type_name -> shiplane.rules.v1.Plan
+	9,  // 1: shiplane.rules.v1.Ruleset.routes:type_name -> shiplane.rules.v1.Route
+	10, // 2: shiplane.rules.v1.Ruleset.rules:type_name -> shiplane.rules.v1.Rule
+	11, // 3: shiplane.rules.v1.Ruleset.overrides:type_name -> shiplane.rules.v1.Override
 	0,  // 4: shiplane.rules.v1.Rule.scope:type_name -> shiplane.rules.v1.Scope
 	1,  // 5: shiplane.rules.v1.Rule.identity:type_name -> shiplane.rules.v1.Identity
 	2,  // 6: shiplane.rules.v1.Rule.algorithm:type_name -> shiplane.rules.v1.Algorithm
-	11, // 7: shiplane.rules.v1.Rule.window:type_name -> google.protobuf.Duration
+	12, // 7: shiplane.rules.v1.Rule.window:type_name -> google.protobuf.Duration
 	3,  // 8: shiplane.rules.v1.Rule.mode:type_name -> shiplane.rules.v1.Mode
 	4,  // 9: shiplane.rules.v1.Rule.fail_mode:type_name -> shiplane.rules.v1.FailMode
-	5,  // 10: shiplane.rules.v1.Rule.counts:type_name -> shiplane.rules.v1.Counts
-	11, // 11: shiplane.rules.v1.Override.window:type_name -> google.protobuf.Duration
-	12, // 12: shiplane.rules.v1.Override.starts_at:type_name -> google.protobuf.Timestamp
-	12, // 13: shiplane.rules.v1.Override.expires_at:type_name -> google.protobuf.Timestamp
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	6,  // 10: shiplane.rules.v1.Rule.counts:type_name -> shiplane.rules.v1.Counts
+	5,  // 11: shiplane.rules.v1.Rule.check:type_name -> shiplane.rules.v1.Check
+	12, // 12: shiplane.rules.v1.Override.window:type_name -> google.protobuf.Duration
+	13, // 13: shiplane.rules.v1.Override.starts_at:type_name -> google.protobuf.Timestamp
+	13, // 14: shiplane.rules.v1.Override.expires_at:type_name -> google.protobuf.Timestamp
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_shiplane_rules_v1_rules_proto_init() }
@@ -1025,7 +1096,7 @@ func file_shiplane_rules_v1_rules_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shiplane_rules_v1_rules_proto_rawDesc), len(file_shiplane_rules_v1_rules_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
