@@ -1,10 +1,28 @@
 package testenv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 )
+
+// WaitHealthy waits until all running nodes are of one mind: all know each
+// other, none suspects another, each slot is served by one of them, and each
+// replica has its primary's data. Dead and frozen nodes do not matter.
+func (c *RedisCluster) WaitHealthy(ctx context.Context) error {
+	err := until(ctx, func(ctx context.Context) error {
+		views, err := c.views(ctx)
+		if err != nil {
+			return err
+		}
+		return healthy(views)
+	})
+	if err != nil {
+		return fmt.Errorf("redis cluster is not healthy: %w", err)
+	}
+	return nil
+}
 
 // healthy says why the running nodes, whose views these are, are not of one mind.
 func healthy(views map[*Node]*view) error {

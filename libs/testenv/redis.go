@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +105,19 @@ func (r *Redis) each(ctx context.Context, nodes []*Node, do func(context.Context
 		group.Go(func() error { return do(ctx, n) })
 	}
 	return group.Wait()
+}
+
+// running returns the nodes that can answer.
+func (r *Redis) running() []*Node {
+	return slices.DeleteFunc(slices.Clone(r.nodes), func(n *Node) bool { return !n.Running() })
+}
+
+// SetUser changes a user's password and rights on all running nodes, or adds
+// one. Who has signed in before stays so. It is forgotten by Restart.
+func (r *Redis) SetUser(ctx context.Context, u User) error {
+	return r.each(ctx, r.running(), func(ctx context.Context, n *Node) error {
+		return n.order(ctx, slices.Concat([]string{"ACL", "SETUSER", u.Name, "reset"}, u.rights())...)
+	})
 }
 
 // Nodes returns the servers, in the order in which they were made: for a cluster

@@ -80,9 +80,9 @@ func (c *RedisConfig) validate() error {
 	return errors.Join(faults...)
 }
 
-// acl returns the line of redis.conf that admits the user, with the hash of its
+// rights are the words of an ACL that let the user in, with the hash of its
 // password, so that no character of it needs quoting.
-func (u User) acl() string {
+func (u User) rights() []string {
 	secret := "nopass"
 	if u.Password != "" {
 		secret = fmt.Sprintf("#%x", sha256.Sum256([]byte(u.Password)))
@@ -91,7 +91,7 @@ func (u User) acl() string {
 	if rules == "" {
 		rules = allRights
 	}
-	return fmt.Sprintf("user %s on %s %s", u.Name, secret, rules)
+	return append([]string{"on", secret}, strings.Fields(rules)...)
 }
 
 // redisConf is the content of a node's redis.conf.
@@ -126,7 +126,7 @@ func redisConf(n *Node, nodeTimeout time.Duration) string {
 		lines = append(lines, "user default off")
 	}
 	for _, u := range slices.Concat(users, []User{own.admin}) {
-		lines = append(lines, u.acl())
+		lines = append(lines, "user "+u.Name+" "+strings.Join(u.rights(), " "))
 	}
 	for _, directive := range slices.Sorted(maps.Keys(own.cfg.Config)) {
 		lines = append(lines, directive+" "+own.cfg.Config[directive])
