@@ -42,7 +42,7 @@ func bodies(ctx context.Context, b *bench) (string, error) {
 	var figures strings.Builder
 	for name, client := range clients() {
 		began := time.Now()
-		said, err := call(ctx, client, http.MethodPut, "http://"+b.gateway.api+"/upload", io.LimitReader(newPattern(), b.Body), b.Body)
+		said, err := call(ctx, client, http.MethodPut, "http://"+b.gateway.API+"/upload", io.LimitReader(newPattern(), b.Body), b.Body)
 		if err != nil {
 			return figures.String(), err
 		}
@@ -51,7 +51,7 @@ func bodies(ctx context.Context, b *bench) (string, error) {
 		}
 		fmt.Fprintf(&figures, "%s up %.0f MiB/s, ", name, mibPerSecond(b.Body, began))
 		began = time.Now()
-		got, err := fetch(ctx, client, fmt.Sprintf("http://%s/download?bytes=%d", b.gateway.api, b.Body))
+		got, err := fetch(ctx, client, fmt.Sprintf("http://%s/download?bytes=%d", b.gateway.API, b.Body))
 		if err != nil {
 			return figures.String(), err
 		}
@@ -60,7 +60,7 @@ func bodies(ctx context.Context, b *bench) (string, error) {
 		}
 		fmt.Fprintf(&figures, "down %.0f MiB/s; ", mibPerSecond(b.Body, began))
 	}
-	return figures.String(), b.gateway.within(bodyMemory)
+	return figures.String(), b.gateway.Within(bodyMemory)
 }
 
 func mibPerSecond(size int64, began time.Time) float64 {
@@ -102,7 +102,7 @@ func fetch(ctx context.Context, client *http.Client, url string) (uint64, error)
 
 // websockets echoes messages of many sizes, each before the next is sent.
 func websockets(_ context.Context, b *bench) (string, error) {
-	c, err := websocket.Dial("ws://"+b.gateway.api+"/socket", "", "http://"+b.gateway.api+"/")
+	c, err := websocket.Dial("ws://"+b.gateway.API+"/socket", "", "http://"+b.gateway.API+"/")
 	if err != nil {
 		return "", err
 	}
@@ -131,7 +131,7 @@ func websockets(_ context.Context, b *bench) (string, error) {
 // events reads a stream of events for as long as asked: each comes once, in order,
 // and soon after it was made.
 func events(ctx context.Context, b *bench) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.gateway.api+"/events", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.gateway.API+"/events", nil)
 	if err != nil {
 		return "", err
 	}

@@ -56,7 +56,7 @@ func browser(ctx context.Context, b *bench) (string, error) {
 			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
 			"--user-data-dir=" + filepath.Join(dir, "profile"), "--virtual-time-budget=10000", "--window-size=900,500",
 		}, flags...)
-		c := exec.CommandContext(ctx, path, append(args, "http://"+b.gateway.api+"/page")...)
+		c := exec.CommandContext(ctx, path, append(args, "http://"+b.gateway.API+"/page")...)
 		c.Dir = dir
 		output, err := c.Output()
 		return string(output), err

@@ -22,7 +22,7 @@ func probe(ctx context.Context, b *bench) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	began := time.Now()
-	_, err := call(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, "http://"+b.gateway.api+"/", nil, 0)
+	_, err := call(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, "http://"+b.gateway.API+"/", nil, 0)
 	return time.Since(began), err
 }
 
@@ -37,7 +37,7 @@ func hold(ctx context.Context, b *bench, n int, each func(c net.Conn) error) (cl
 		opening.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				var dialer net.Dialer
-				if conns[i], failed[i] = dialer.DialContext(ctx, "tcp", b.gateway.api); failed[i] == nil {
+				if conns[i], failed[i] = dialer.DialContext(ctx, "tcp", b.gateway.API); failed[i] == nil {
 					failed[i] = each(conns[i])
 				}
 			}
@@ -104,7 +104,7 @@ func slowloris(ctx context.Context, b *bench) (string, error) {
 	if let := gone(conns, 25*time.Second); let != clients {
 		return "", fmt.Errorf("%d of %d connections were ended", let, clients)
 	}
-	return fmt.Sprintf("%d clients that dribble were let go; an honest request took %v", clients, honest.Round(10*time.Microsecond)), b.gateway.within(hostileMemory)
+	return fmt.Sprintf("%d clients that dribble were let go; an honest request took %v", clients, honest.Round(10*time.Microsecond)), b.gateway.Within(hostileMemory)
 }
 
 // headers sends many large headers, and some without an end.
@@ -146,7 +146,7 @@ func headers(ctx context.Context, b *bench) (string, error) {
 		said = append(said, fmt.Sprintf("%d times %d", count.(*atomic.Int64).Load(), status))
 		return true
 	})
-	return fmt.Sprintf("12,000 fields and 4 MiB without an end, %d clients: %s; an honest request took %v", clients, strings.Join(said, ", "), honest.Round(10*time.Microsecond)), b.gateway.within(hostileMemory)
+	return fmt.Sprintf("12,000 fields and 4 MiB without an end, %d clients: %s; an honest request took %v", clients, strings.Join(said, ", "), honest.Round(10*time.Microsecond)), b.gateway.Within(hostileMemory)
 }
 
 // idle holds connections that have made a request each and wait for the next.
@@ -166,7 +166,7 @@ func idle(ctx context.Context, b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m, err := b.gateway.memory()
+	m, err := b.gateway.Memory()
 	if err != nil {
 		return "", err
 	}
@@ -175,5 +175,5 @@ func idle(ctx context.Context, b *bench) (string, error) {
 		return "", fmt.Errorf("an honest request: %w", err)
 	}
 	return fmt.Sprintf("%d connections idle, %.1f KiB of memory each; an honest request took %v",
-		b.Connections, float64(m.now)/1024/float64(b.Connections), honest.Round(10*time.Microsecond)), b.gateway.within(hostileMemory)
+		b.Connections, float64(m.Now)/1024/float64(b.Connections), honest.Round(10*time.Microsecond)), b.gateway.Within(hostileMemory)
 }

@@ -32,7 +32,7 @@ func sigterm(ctx context.Context, b *bench) (string, error) {
 				for working.Err() == nil {
 					sent.Add(1)
 					late := notReady.Load()
-					_, err := call(ctx, client, http.MethodPost, "http://"+b.gateway.api+"/work", strings.NewReader("x"), 1)
+					_, err := call(ctx, client, http.MethodPost, "http://"+b.gateway.API+"/work", strings.NewReader("x"), 1)
 					switch {
 					case err == nil:
 						answered.Add(1)
@@ -52,11 +52,11 @@ func sigterm(ctx context.Context, b *bench) (string, error) {
 			})
 		}
 	}
-	go watchReady(ctx, b.gateway.admin, &notReady)
+	go watchReady(ctx, b.gateway.Admin, &notReady)
 	for answered.Load() < 1000 && ctx.Err() == nil { // under load before it is ended
 		time.Sleep(time.Millisecond)
 	}
-	took, err := b.gateway.terminate(ctx)
+	took, err := b.gateway.Terminate(ctx)
 	stop()
 	workers.Wait()
 	if err != nil {
