@@ -6,10 +6,15 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/libs/store/storetest"
+	"github.com/shiplane/limits/libs/testenv"
+	"github.com/shiplane/limits/libs/testenv/envtest"
 )
 
 // server is the URL of a server for this test.
-func server(t *testing.T) string { return "redis://127.0.0.1:7911" }
+func server(t *testing.T) string {
+	t.Helper()
+	return envtest.Redis(t, testenv.RedisConfig{}).URL()
+}
 
 // driven is a store on a server whose scripts' clock a test drives.
 func driven(t *testing.T, url string) storetest.Harness {
@@ -40,7 +45,8 @@ func waitConnected(t *testing.T, s *Store) {
 
 // The Redis store keeps the contract.
 func TestContract(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return driven(t, server(t)) })
+	url := server(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness { return driven(t, url) })
 }
 
 // Whatever the history, the script says what the in-process store says.
