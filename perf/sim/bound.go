@@ -25,7 +25,7 @@ type bound interface {
 type tank struct {
 	level float64
 	at    time.Duration
-	low   float64 // the lowest it ever was
+	low   float64 // the lowest it ever was, when the clock's last microsecond is given to it
 }
 
 func (t *tank) fill(at time.Duration, rate limit.Rate, size float64) {
@@ -34,9 +34,9 @@ func (t *tank) fill(at time.Duration, rate limit.Rate, size float64) {
 	t.at = at
 }
 
-func (t *tank) draw(n float64) {
+func (t *tank) draw(n float64, rate limit.Rate) {
 	t.level -= n
-	t.low = min(t.low, t.level)
+	t.low = min(t.low, t.level+rate.PerMicrosecond())
 }
 
 // tokensBound is a token bucket's: burst + rate · w.
@@ -47,7 +47,7 @@ type tokensBound struct {
 
 func (b *tokensBound) charge(at time.Duration, n int64, _ uint64) {
 	b.fill(at, b.limit.Rate, float64(b.limit.Burst))
-	b.draw(float64(n))
+	b.draw(float64(n), b.limit.Rate)
 }
 
 func (b *tokensBound) giveBack(at time.Duration, n float64, _ uint64) {
@@ -73,7 +73,7 @@ func (b *tokensBound) stepped(before, after time.Duration) {
 	b.at = min(before, after)
 }
 
-func (b *tokensBound) excess() float64 { return -b.low - b.limit.Rate.PerMicrosecond() } // the store's clock counts whole µs
+func (b *tokensBound) excess() float64 { return -b.low }
 
 // windowBound is a fixed window's: so many in each.
 type windowBound struct {
@@ -148,14 +148,15 @@ func (b *logBound) stepped(before, after time.Duration) {
 
 func (b *logBound) excess() float64 { return b.most }
 
-// newBound is the bound of a rule's algorithm. A bucket begins full.
-func newBound(algorithm limit.Algorithm, l limit.Limit) bound {
+// newBound is the bound of a rule's algorithm, of a counter that nobody has used
+// at the time; most is what an earlier one has exceeded its limit by.
+func newBound(algorithm limit.Algorithm, l limit.Limit, at time.Duration, most float64) bound {
 	switch algorithm {
 	case limit.FixedWindow:
-		return &windowBound{limit: l, start: math.MinInt64}
+		return &windowBound{limit: l, start: math.MinInt64, most: most}
 	case limit.SlidingLog:
-		return &logBound{limit: l}
+		return &logBound{limit: l, most: most}
 	default:
-		return &tokensBound{tank: tank{level: float64(l.Burst)}, limit: l}
+		return &tokensBound{tank: tank{level: float64(l.Burst), at: at, low: -most}, limit: l}
 	}
 }

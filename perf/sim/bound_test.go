@@ -36,7 +36,7 @@ func TestBoundsTellOneTokenTooMany(t *testing.T) {
 		{"an attempt that was taken back", limit.SlidingLog, window, func(b bound) { b.charge(9*s, 5, 1); b.giveBack(9*s, 5, 1); b.charge(18*s, 5, 2) }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBound(c.algorithm, c.limit)
+			b := newBound(c.algorithm, c.limit, 0, 0)
 			c.do(b)
 			if over := max(0, b.excess()); over < c.over-0.001 || over > c.over+0.001 {
 				t.Errorf("%.3f over the limit, want %.0f", over, c.over)

@@ -87,7 +87,7 @@ func (w *World) strike(k *Key) {
 			w.AddPods(p.region.id, 1)
 		}
 	}
-	switch w.rng.IntN(7) {
+	switch w.rng.IntN(8) {
 	case 0:
 		w.flaky(r, 0.5*w.rng.Float64())
 	case 1:
@@ -104,5 +104,7 @@ func (w *World) strike(k *Key) {
 		}
 	case 6:
 		w.AddPods(r.id, 2)
+	case 7:
+		r.restart()
 	}
 }

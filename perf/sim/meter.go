@@ -41,7 +41,7 @@ type admission struct {
 func newMeter(w *World, name string, rule *limit.Rule, l limit.Limit) *meter {
 	return &meter{
 		name: name, rule: rule, limit: l, inForce: []limit.Limit{l}, start: epoch + w.cfg.Start,
-		bound: newBound(rule.Algorithm, l), owed: tank{level: float64(l.Burst)},
+		bound: newBound(rule.Algorithm, l, 0, 0), owed: tank{level: float64(l.Burst)},
 	}
 }
 
@@ -76,7 +76,7 @@ func (m *meter) lose(at time.Duration, n int64) {
 
 func (m *meter) admit(at time.Duration, a admission) {
 	m.move(at, -a.cost)
-	m.owed.draw(float64(a.cost))
+	m.owed.draw(float64(a.cost), m.limit.Rate)
 	m.admitted += a.cost
 	m.log = append(m.log, a)
 }
@@ -107,6 +107,13 @@ func (m *meter) stepped(before, after time.Duration) {
 	m.move(before, 0)
 	m.owed.at, m.outAt = min(before, after), after
 	m.bound.stepped(before, after)
+}
+
+// forgotten tells that the store has forgotten the counter: all is there again.
+func (m *meter) forgotten(at time.Duration) {
+	m.move(at, 0)
+	m.owed.level = float64(m.limit.Burst + m.out)
+	m.bound = newBound(m.rule.Algorithm, m.limit, at, m.bound.excess())
 }
 
 // stranded is the mean of what was out since start, in tokens.
@@ -144,15 +151,17 @@ func (m *meter) overshoot(w time.Duration) float64 {
 // overshootAny is the same over windows of every length. each, if not nil, gets
 // it for the windows that end with each admission.
 func (m *meter) overshootAny(each func(at time.Duration, over float64)) float64 {
-	t := tank{level: float64(m.limit.Burst), low: math.Inf(1)}
+	t := tank{level: float64(m.limit.Burst)}
+	worst := math.Inf(-1)
 	for _, a := range m.log {
 		t.fill(a.at, m.limit.Rate, float64(m.limit.Burst))
-		t.draw(float64(a.cost))
+		t.draw(float64(a.cost), m.limit.Rate)
+		worst = max(worst, -t.level)
 		if each != nil {
 			each(a.at, -t.level)
 		}
 	}
-	return -t.low
+	return worst
 }
 
 // fairness is the median, over spans of d, of the largest by the smallest sum
@@ -212,7 +221,7 @@ func (m *meter) verify(healthy bool) error {
 	if m.out < 0 || healthy && m.rule.Algorithm != limit.FixedWindow && m.out != 0 {
 		fault("%d tokens are out when all have been handed back", m.out)
 	}
-	if over := -m.owed.low - m.limit.Rate.PerMicrosecond(); m.rule.Algorithm == limit.TokenBucket && over > rounding {
+	if over := -m.owed.low; m.rule.Algorithm == limit.TokenBucket && over > rounding {
 		fault("admitted %.6f above burst + rate · t and what was on lease at the begin of the window", over)
 	}
 	return errors.Join(errs...)

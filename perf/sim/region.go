@@ -37,9 +37,26 @@ const epoch = time.Hour
 
 func newRegion(w *World, id int, share limit.Share) (*region, error) {
 	r := &region{w: w, id: id, share: share}
-	var err error
+	return r, r.start()
+}
+
+// start gives the region an empty store.
+func (r *region) start() (err error) {
 	r.store, err = memory.New(memory.Config{Shards: 1, Now: r.clock, Bounds: table.Bounds{IPs: 1 << 18, Users: 1 << 18, Accounts: 1 << 18}})
-	return r, err
+	return err
+}
+
+// restart lets the store forget everything: each counter is full again.
+func (r *region) restart() {
+	r.w.excused = true
+	if err := r.start(); err != nil {
+		r.w.fail(err)
+	}
+	for _, k := range r.w.keys {
+		for _, m := range k.of(r.id) {
+			m.forgotten(r.clock())
+		}
+	}
 }
 
 // clock is the store's.
@@ -49,7 +66,7 @@ func (r *region) clock() time.Duration {
 
 // step sets the store's clock forward or back by d.
 func (r *region) step(d time.Duration) {
-	r.w.stepped = true
+	r.w.excused = true
 	before := r.clock()
 	r.skew += d
 	for _, k := range r.w.keys {

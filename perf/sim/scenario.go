@@ -56,7 +56,7 @@ type Row struct {
 	Local                       float64       // part of the requests decided at once
 	Waits                       []int64       // the others, by eighths of a round trip
 	Returned, Lost              int64
-	Healthy                     bool // every call was answered, and no store's clock stepped
+	Healthy                     bool // every call was answered, by a store that remembers and whose clock was not set
 	Edited                      bool // the limit was: there is no one bound
 	Single                      bool // all requests are of one account: bound, lease and overshoot are its own
 	Classes                     map[string]*Class

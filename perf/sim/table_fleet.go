@@ -100,13 +100,10 @@ func clocks() []Scenario {
 		return Scenario{Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
 			w.at(end/2, func() { w.regions[0].step(d) })
 			w.phased(1.5, k, end, []string{"before", "the second after", "after"}, end/2, end/2+time.Second)
-		}, Want: Want{Class: map[string]float64{"before": 0.99, "the second after": 0.98, "after": 0.99}}, Check: func(w *World, k *Key) []string {
+		}, Want: Want{Class: map[string]float64{"before": 0.99, "the second after": 0.98, "after": 0.99}}, Check: func(_ *World, k *Key) []string {
 			// A step forward refills as much as it skips, a full bucket at most.
 			gain := min(float64(k.Limit().Burst), float64(k.Limit().Rate)*max(0, d).Seconds())
-			if over := k.whole.overshootAny(nil); over > gain+float64(k.whole.outTop) {
-				return []string{fmt.Sprintf("admitted %.1f above the bound, want at most %.1f for the step and %d on lease", over, gain, k.whole.outTop)}
-			}
-			return nil
+			return overAtMost(k.whole, int64(gain)+k.whole.outTop)
 		}}
 	}
 	back, forward := stepped(-10*time.Second), stepped(10*time.Second)

@@ -46,6 +46,14 @@ func outageBound(k *Key, pods int64, from, to time.Duration) []string {
 	return nil
 }
 
+// overAtMost says that no more than burst + rate · t + n was admitted.
+func overAtMost(m *meter, n int64) []string {
+	if over := m.overshootAny(nil); over > float64(n)+0.1 { // clocks count whole µs
+		return []string{fmt.Sprintf("admitted %.1f above burst + rate · t, want at most %d", over, n)}
+	}
+	return nil
+}
+
 // outages are stores that fail: all calls or some, at every time.
 func outages() []Scenario {
 	calm := Want{ClassOf: map[string]float64{"before": 0.999, "during": 0.99, "after": 0.999}}
@@ -83,6 +91,20 @@ func outages() []Scenario {
 				return []string{fmt.Sprintf("%d requests passed the closed rule in the outage, want no more than were on lease, %d", got, most)}
 			}
 			return nil
+		}},
+		{Name: "the store restarts empty, 1.5 R", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
+			w.at(end/2, w.regions[0].restart)
+			w.phased(1.5, k, end, []string{"before", "after"}, end/2)
+		}, Want: Want{Class: map[string]float64{"before": 0.99, "after": 0.99}}, Check: func(_ *World, k *Key) []string {
+			return overAtMost(k.whole, k.Limit().Burst+k.whole.outTop)
+		}},
+		{Name: "the store forgets every second, 3 R on one pod", Limit: enterprise, Load: func(w *World, k *Key, end time.Duration) {
+			for t := time.Second; t < end; t += time.Second {
+				w.at(t, w.regions[0].restart)
+			}
+			steady(3, upTo(1))(w, k, end)
+		}, Want: Want{OfBound: 0.99}, Check: func(_ *World, k *Key) []string {
+			return overAtMost(k.whole, 0) // the pod's cap needs no store
 		}},
 		{Name: "1 % of the calls fail, 0.9 R", Limit: enterprise, Load: lostReplies(0.01, 0.9), Want: Want{OfOffered: 0.999}},
 		{Name: "10 % of the calls fail, 1.5 R", Limit: enterprise, Load: lostReplies(0.1, 1.5), Want: Want{OfEntitled: 0.9}},

@@ -50,7 +50,7 @@ type World struct {
 	waits          waits
 	unknown        int64 // calls that failed
 	unpaid         int64 // admissions of closed rules that nothing paid for
-	stepped        bool  // a store's clock was
+	excused        bool  // a store's clock was set, or it has forgotten everything
 	edited         bool  // a limit was
 	trips          int   // to the store that a request may wait for, a subject
 }
@@ -121,8 +121,9 @@ func (w *World) oneWay() time.Duration {
 	return time.Duration(float64(w.cfg.RTT) / 2 * (1 + w.cfg.Jitter*(2*w.rng.Float64()-1)))
 }
 
-// healthy reports whether every call was answered and no store's clock stepped.
-func (w *World) healthy() bool { return w.unknown == 0 && !w.stepped }
+// healthy reports whether every call was answered, by a store that remembers and
+// whose clock was not set.
+func (w *World) healthy() bool { return w.unknown == 0 && !w.excused }
 
 // finish lets all that is on its way land and hands everything back that the
 // pods hold.
