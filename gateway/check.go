@@ -59,7 +59,7 @@ type routeView struct {
 }
 
 func (c *checkCommand) run(stdout io.Writer) error {
-	cfg, in, faults := c.flags.inspect()
+	cfg, in, faults := c.inspect()
 	view := overview{}
 	for _, fault := range faults {
 		view.Faults = append(view.Faults, fault.Error())
@@ -82,7 +82,7 @@ func (c *checkCommand) run(stdout io.Writer) error {
 
 // inspect reads what the flags name without an upstream to send anything to.
 func (f *flags) inspect() (Config, *files, []error) {
-	if !f.given() && (f.Rules != "" || f.Keys != "") {
+	if !f.upstreamGiven() && (f.Rules != "" || f.Keys != "") {
 		f.Upstream = []string{"http://127.0.0.1"}
 	}
 	cfg, faults := f.read()

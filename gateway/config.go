@@ -118,7 +118,7 @@ func (f *flags) read() (Config, []error) {
 	cfg := Config{
 		Listen: f.Listen, Admin: f.Admin, Rules: f.Rules, Keys: f.Keys, RequireKey: f.RequireKey,
 		Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
-		Demo: !f.proxyFlags.given() && f.Rules == "" && f.Keys == "",
+		Demo: !f.upstreamGiven() && f.Rules == "" && f.Keys == "",
 	}
 	f.addresses(&cfg, fault)
 	f.files(&cfg, fault)
@@ -157,7 +157,7 @@ func (f *flags) files(cfg *Config, fault faultFunc) {
 	if f.Rules == "" {
 		fault("rules", "", "is missing: give it together with --upstream (and --keys)")
 	}
-	if !f.proxyFlags.given() {
+	if !f.upstreamGiven() {
 		fault("upstream", "", "is missing: give it together with --rules")
 	}
 }

@@ -256,3 +256,20 @@ func TestBadTrafficFlagsExitWith2(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpNamesTrafficFlags: with their variables, as all others.
+func TestHelpNamesTrafficFlags(t *testing.T) {
+	var stdout strings.Builder
+	if code := Main([]string{"--help"}, nil, &stdout, io.Discard); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, flag := range []string{
+		"upstream", "upstream-timeout", "upstream-health", "strict-paths", "client-timeout", "tls-cert", "tls-key",
+		"access-log-sample", "log-hash-key-file", "otlp-endpoint",
+	} {
+		variable := "($SHIPLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"
+		if !strings.Contains(stdout.String(), "--"+flag+"=") && flag != "strict-paths" || !strings.Contains(stdout.String(), variable) {
+			t.Errorf("--help lacks --%s or %s", flag, variable)
+		}
+	}
+}

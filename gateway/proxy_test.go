@@ -181,7 +181,7 @@ func TestContinueIsAskedOfTheUpstream(t *testing.T) {
 // TestSlowUpstreamIs504AndSlowCaller408: each is told what it is, and what fails is
 // not the other's fault. A malformed body is the caller's.
 func TestSlowUpstreamIs504AndSlowCaller408(t *testing.T) {
-	g := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil && r.URL.Path == "/v1/items/slow" {
 			<-r.Context().Done()
 		}

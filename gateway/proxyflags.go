@@ -68,8 +68,8 @@ func (f *proxyFlags) config(fault faultFunc) ProxyConfig {
 	return cfg
 }
 
-// given reports whether any upstream was given.
-func (f *proxyFlags) given() bool { return strings.TrimSpace(strings.Join(f.Upstream, "")) != "" }
+// upstreamGiven reports whether any upstream was given.
+func (f *proxyFlags) upstreamGiven() bool { return strings.TrimSpace(strings.Join(f.Upstream, "")) != "" }
 
 // pools reads "[/PREFIX=]URL,URL" texts, each of which may hold several, separated
 // by spaces.

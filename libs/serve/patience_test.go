@@ -149,7 +149,7 @@ func TestStalledReaderIsGivenUp(t *testing.T) {
 // reach into the next request.
 func TestTimeBetweenRequestsIsTheIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := dial(t, func(w http.ResponseWriter, r *http.Request) {
+		c := dial(t, func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(90 * time.Second)
 			fmt.Fprint(w, "ok")
 		})

@@ -23,6 +23,8 @@ func sigterm(ctx context.Context, b *bench) (string, error) {
 	var mu sync.Mutex
 	var lost []error
 	var notReady atomic.Bool
+	const underLoad = 1000 // answers before it is ended
+	loaded := make(chan struct{})
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var workers sync.WaitGroup
@@ -35,7 +37,9 @@ func sigterm(ctx context.Context, b *bench) (string, error) {
 					_, err := call(ctx, client, http.MethodPost, "http://"+b.gateway.API+"/work", strings.NewReader("x"), 1)
 					switch {
 					case err == nil:
-						answered.Add(1)
+						if answered.Add(1) == underLoad {
+							close(loaded)
+						}
 						if late {
 							afterReady.Add(1)
 						}
@@ -53,8 +57,9 @@ func sigterm(ctx context.Context, b *bench) (string, error) {
 		}
 	}
 	go watchReady(ctx, b.gateway.Admin, &notReady)
-	for answered.Load() < 1000 && ctx.Err() == nil { // under load before it is ended
-		time.Sleep(time.Millisecond)
+	select {
+	case <-loaded:
+	case <-ctx.Done():
 	}
 	took, err := b.gateway.Terminate(ctx)
 	stop()
