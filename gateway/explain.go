@@ -70,7 +70,7 @@ type chargeView struct {
 }
 
 func (c *explainCommand) run(stdin io.Reader, stdout io.Writer) error {
-	cfg, in, faults := c.flags.inspect()
+	cfg, in, faults := c.inspect()
 	request, err := c.request()
 	if err != nil {
 		faults = append(faults, err)

@@ -38,9 +38,10 @@ func openFiles(cfg Config, logs func(file string) *slog.Logger) (*files, []error
 	try("default-plan", in.checkPlan(cfg.DefaultPlan))
 	try("keys", in.openKeys(cfg, logs))
 	if cfg.Tokens != nil {
-		with, err := *cfg.Tokens, error(nil)
+		with := *cfg.Tokens
 		with.Logger = logs("jwks")
-		in.tokens, in.follow["jwks"], err = jwks.Open(with)
+		verifier, follow, err := jwks.Open(with)
+		in.tokens, in.follow["jwks"] = verifier, follow
 		try("jwks", err)
 	}
 	if cfg.DeniedBody != "" {
