@@ -33,7 +33,7 @@ run: ## build and run the gateway with its embedded defaults (ARGS="--help" for 
 
 .PHONY: test
 test: ## vet and test everything, libs and gateway also under the race detector
-	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev
+	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql
 	go vet ./...
 	go test -timeout 10m ./...
 	CGO_ENABLED=1 go test -race -timeout 10m $(RACE)
@@ -55,6 +55,15 @@ fuzz: ## run each fuzz test for FUZZTIME (60s)
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./perf/bench
+
+.PHONY: sim
+sim: ## play every scenario of the simulator; fails where one falls short (ARGS="-html sim.html")
+	go run ./perf/sim/cmd/sim $(ARGS)
+
+.PHONY: script-cost
+script-cost: ## count what a check costs the Redis server; fails above the budget
+	@tools/apt.sh redis-server=redis-server valgrind=valgrind
+	go run ./perf/scriptcost/cmd/scriptcost
 
 .PHONY: bazel
 bazel: ## build and test everything with Debian's Bazel 4.2.3, but for tests that start servers
