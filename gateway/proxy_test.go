@@ -323,35 +323,21 @@ func TestHTTPInsideAnUpgradePassesNobody(t *testing.T) {
 	}
 }
 
-// TestSickUpstreamIsLeftOut: until it answers its health path again.
-func TestSickUpstreamIsLeftOut(t *testing.T) {
-	var sick atomic.Bool
-	asked := make(chan struct{}, 100)
-	upstream := func(name string, fails func() bool) *httptest.Server {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/healthy" {
-				asked <- struct{}{}
-			}
-			if fails() {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-			fmt.Fprint(w, name)
-		}))
+// TestUpstreamsAreAskedForTheirHealth: on the path that the flag names, each of
+// them, by the gateway itself; what its rules count is callers' requests alone.
+func TestUpstreamsAreAskedForTheirHealth(t *testing.T) {
+	asked := make(chan string, 100)
+	upstream := func(name string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- name + r.URL.Path }))
 		t.Cleanup(s.Close)
-		return s
+		return s.URL
 	}
-	weak := upstream("weak", sick.Load)
-	strong := upstream("strong", func() bool { return false })
-	g := startBefore(t, weak.URL+","+strong.URL, "--upstream-health=/healthy")
-	receive(t, asked, "question for health")
-	receive(t, asked, "question for health")
-	names := map[string]bool{}
-	for range 4 {
-		names[g.do("GET", "/v1/items/1", "", "X-Api-Key", "big-1").want(t, 200, "").body] = true
+	g := startBefore(t, upstream("one")+","+upstream("other")+"/base", "--upstream-health=/healthy")
+	got := map[string]bool{receive(t, asked, "question"): true, receive(t, asked, "question"): true}
+	if !got["one/healthy"] || !got["other/healthy"] {
+		t.Errorf("asked were %v", got)
 	}
-	if len(names) != 2 {
-		t.Errorf("only %v served", names)
-	}
+	g.wantMetrics(`shiplane_gateway_requests_total{decided_by="store",verdict="allowed"}`, "")
 }
 
 // TestCallerThatLeavesCancelsTheUpstream: nothing is worked on for nobody.

@@ -69,7 +69,9 @@ func (f *proxyFlags) config(fault faultFunc) ProxyConfig {
 }
 
 // upstreamGiven reports whether any upstream was given.
-func (f *proxyFlags) upstreamGiven() bool { return strings.TrimSpace(strings.Join(f.Upstream, "")) != "" }
+func (f *proxyFlags) upstreamGiven() bool {
+	return strings.TrimSpace(strings.Join(f.Upstream, "")) != ""
+}
 
 // pools reads "[/PREFIX=]URL,URL" texts, each of which may hold several, separated
 // by spaces.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +15,23 @@ import (
 
 // upstream is a member's transport that answers as it is told.
 type upstream struct {
-	status int // 0: refuses connections
+	status atomic.Int32 // 0: refuses connections
 	asked  int
+}
+
+func answering(status int32) *upstream {
+	u := &upstream{}
+	u.status.Store(status)
+	return u
 }
 
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	u.asked++
-	if u.status == 0 {
+	status := int(u.status.Load())
+	if status == 0 {
 		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}
-	return &http.Response{StatusCode: u.status, Body: http.NoBody, Request: r}, nil
+	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
 }
 
 func poolOf(members ...*upstream) *pool {
@@ -48,7 +56,7 @@ func send(t *testing.T, p *pool) error {
 // it takes its turns.
 func TestLostUpstreamIsTriedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad, good := &upstream{}, &upstream{status: 200}
+		bad, good := answering(0), answering(200)
 		p := poolOf(bad, good)
 		tried := func(d time.Duration) int {
 			before := bad.asked
@@ -71,7 +79,7 @@ func TestLostUpstreamIsTriedLessAndLess(t *testing.T) {
 		if got := tried(5 * time.Minute); got < 8 || got > 11 {
 			t.Errorf("tried %d times in five minutes, want each 30 s", got)
 		}
-		bad.status = 200
+		bad.status.Store(200)
 		tried(30 * time.Second)
 		if got := tried(time.Second); got != 10 {
 			t.Errorf("got %d of 20 requests once it was back", got)
@@ -82,7 +90,7 @@ func TestLostUpstreamIsTriedLessAndLess(t *testing.T) {
 // TestLastUpstreamIsTriedThoughLost: an upstream that is believed lost is better
 // than none, and the error is that of the connection.
 func TestLastUpstreamIsTriedThoughLost(t *testing.T) {
-	one, other := &upstream{}, &upstream{}
+	one, other := answering(0), answering(0)
 	p := poolOf(one, other)
 	for range 3 {
 		if err := send(t, p); !notDialed(err) {
@@ -92,7 +100,7 @@ func TestLastUpstreamIsTriedThoughLost(t *testing.T) {
 	if one.asked != 3 || other.asked != 3 {
 		t.Errorf("asked %d and %d times", one.asked, other.asked)
 	}
-	other.status = 200
+	other.status.Store(200)
 	if err := send(t, p); err != nil {
 		t.Error(err)
 	}
@@ -102,29 +110,25 @@ func TestLastUpstreamIsTriedThoughLost(t *testing.T) {
 // comes back with its first success.
 func TestHealthIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		weak, strong := &upstream{status: 200}, &upstream{status: 204}
+		weak, strong := answering(200), answering(204)
 		p := &Proxy{cfg: Config{HealthPath: "/healthz", Logger: slog.New(slog.DiscardHandler)}, pools: []*pool{poolOf(weak, strong)}}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { p.Run(ctx); close(ended) }()
 		served := func() (n int) {
 			synctest.Wait()
-			for _, m := range p.pools[0].order(time.Now())[:1] {
-				if m.transport == weak {
-					n++
-				}
-			}
-			for _, m := range p.pools[0].order(time.Now())[:1] {
-				if m.transport == weak {
+			for range 2 {
+				if p.pools[0].order(time.Now())[0].transport == weak {
 					n++
 				}
 			}
 			return n
 		}
 		for _, step := range []struct {
-			status, served int
+			status int32
+			served int
 		}{{200, 1}, {503, 1}, {503, 0}, {503, 0}, {302, 1}, {503, 1}, {200, 1}, {0, 1}, {0, 0}, {200, 1}} {
-			weak.status = step.status
+			weak.status.Store(step.status)
 			time.Sleep(healthEvery)
 			if got := served(); got != step.served {
 				t.Errorf("after %d it has %d of two turns, want %d", step.status, got, step.served)
