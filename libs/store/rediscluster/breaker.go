@@ -13,6 +13,8 @@ const (
 	tripSlot      = 100 * time.Millisecond // a tenth of the window
 	tripSlots     = 10
 	probeInterval = time.Second
+	probeHurry    = 100 * time.Millisecond // between probes of a shard that another node has taken over,
+	hurryFor      = 3 * time.Second        // for so long: by then the client sends calls there
 	stallSlack    = 2 * time.Millisecond // a deadline that fires later than this is our own stall
 )
 
@@ -38,6 +40,7 @@ type breaker struct {
 	counted  time.Duration
 	slots    [tripSlots]struct{ slot, calls, failures int64 }
 	probeAt  time.Duration
+	hurried  time.Duration // until when probes hurry
 	changed  func(from, to State) // told under the lock
 	random   func() float64       // within [0, 1)
 }
@@ -55,6 +58,23 @@ func (b *breaker) allow(now time.Duration) (ok, probe bool) {
 		return true, true
 	}
 	return false, false
+}
+
+// hurry lets an open breaker look at once, and often for a while: there is reason
+// to think that the shard is back.
+func (b *breaker) hurry(now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state != Closed {
+		b.hurried, b.probeAt = now+hurryFor, now
+	}
+}
+
+// closed reports whether every call goes to the shard.
+func (b *breaker) closed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == Closed
 }
 
 // outcome is how a call to a shard ended.
@@ -135,7 +155,11 @@ func (b *breaker) count(now time.Duration, failed int64) (calls, failures int64)
 
 // schedule sets the next probe, with jitter: pods must not probe in step.
 func (b *breaker) schedule(now time.Duration) {
-	b.probeAt = now + time.Duration(float64(probeInterval)*(0.75+0.5*b.random()))
+	interval := probeInterval
+	if now < b.hurried {
+		interval = probeHurry
+	}
+	b.probeAt = now + time.Duration(float64(interval)*(0.75+0.5*b.random()))
 }
 
 func (b *breaker) become(to State) {

@@ -143,16 +143,16 @@ func TestClassify(t *testing.T) {
 // A shard keeps its breaker while its slots are the same, whoever serves them.
 func TestShardIsItsSlots(t *testing.T) {
 	s := newShards(func(string, State, State) {})
-	s.update([]slotRange{{0, 5460, "a"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
+	s.update(0, []slotRange{{0, 5460, "a"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
 	before := s.of(100)
-	s.update([]slotRange{{10923, 16383, "c"}, {0, 5460, "replica-of-a"}, {5461, 10922, "b"}})
+	s.update(0, []slotRange{{10923, 16383, "c"}, {0, 5460, "replica-of-a"}, {5461, 10922, "b"}})
 	if s.of(100) != before || before.name != "0" {
 		t.Errorf("after a failover the shard is %q, before %q", s.of(100).name, before.name)
 	}
 	if n := len(s.byName()); n != 3 {
 		t.Errorf("%d shards", n)
 	}
-	s.update([]slotRange{{0, 99, "a"}, {101, 5460, "a"}, {100, 100, "b"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
+	s.update(0, []slotRange{{0, 99, "a"}, {101, 5460, "a"}, {100, 100, "b"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
 	if got := s.of(100); got == before || got != s.of(6000) || got.name != "100" {
 		t.Errorf("a slot that moved is of shard %q", got.name)
 	}

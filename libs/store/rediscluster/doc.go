@@ -21,6 +21,6 @@
 //
 // # Bounds
 //
-// Calls in flight are bounded a shard; one that is abandoned keeps its place for
-// a second, in which its connection is closed if the server stays silent.
+// Calls in flight are bounded a shard; one that is abandoned keeps its place until
+// its reply comes, or its connection is closed: within 2 s of the server's silence.
 package rediscluster

@@ -20,6 +20,7 @@ const slotCount = 16384
 // stays the same when another node takes the slots over.
 type shard struct {
 	name     string // its lowest slot; "all" for a standalone server
+	owner    string // the id of the node that serves it, for update
 	breaker  breaker
 	inFlight atomic.Int64
 }
@@ -68,8 +69,10 @@ type slotRange struct {
 }
 
 // update takes a topology over. A shard whose lowest slot is the same keeps its
-// breaker, whoever serves it and whatever else: names are few, for metrics.
-func (s *shards) update(ranges []slotRange) {
+// breaker, whoever serves it and whatever else: names are few, for metrics. Where
+// another node has taken over, an open breaker looks at once. It is called by one
+// goroutine at a time.
+func (s *shards) update(now time.Duration, ranges []slotRange) {
 	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
 	names := map[string]string{} // owner → its lowest slot
 	for _, r := range ranges {
@@ -85,6 +88,10 @@ func (s *shards) update(ranges []slotRange) {
 		if known[name] == nil {
 			known[name] = s.make(name)
 		}
+		if sh := known[name]; sh.owner != r.owner {
+			sh.owner = r.owner
+			sh.breaker.hurry(now)
+		}
 		for i := r.first; i <= min(r.last, slotCount-1); i++ {
 			next[i] = known[name]
 		}
@@ -94,13 +101,27 @@ func (s *shards) update(ranges []slotRange) {
 	}
 }
 
-// topologyEvery is how often the slots' owners are asked for, besides what
-// redirections tell the client: a new shard begins with a closed breaker.
-const topologyEvery = 5 * time.Second
+// How often the slots' owners are asked for, besides what redirections tell the
+// client: a new shard begins with a closed breaker.
+const (
+	topologyEvery   = 5 * time.Second
+	topologyHurry   = 250 * time.Millisecond // while a breaker is not closed: a replica may take over
+	topologyTimeout = 500 * time.Millisecond // then another node is asked
+)
 
-// refresh asks any node for the topology.
-func (s *shards) refresh(ctx context.Context, client rueidis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, topologyEvery)
+// pace is the time until the topology is to be read again.
+func (s *shards) pace() time.Duration {
+	for _, sh := range s.byName() {
+		if !sh.breaker.closed() {
+			return topologyHurry
+		}
+	}
+	return topologyEvery
+}
+
+// refresh asks any node for the topology. now is read when the answer is there.
+func (s *shards) refresh(ctx context.Context, client rueidis.Client, now func() time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, topologyTimeout)
 	defer cancel()
 	rows, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
@@ -128,6 +149,6 @@ func (s *shards) refresh(ctx context.Context, client rueidis.Client) error {
 		}
 		ranges = append(ranges, r)
 	}
-	s.update(ranges)
+	s.update(now(), ranges)
 	return nil
 }

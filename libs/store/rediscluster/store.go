@@ -55,8 +55,7 @@ const (
 const (
 	connectTimeout = time.Second // of a connection that is made
 	connectPause   = time.Second // between attempts to reach a store that is absent
-	tryAgainPause  = 500 * time.Microsecond
-	tryAgainMax    = 8 // times that a slot on its way to another node is asked again
+	tryAgainPause  = 500 * time.Microsecond // until a slot on its way to another node is asked again
 )
 
 // Store is a store.Store in Redis. Safe for concurrent use.
@@ -169,7 +168,7 @@ func (s *Store) connect(option rueidis.ClientOption) {
 	client := *s.client.Load()
 	defer client.Close()
 	for logged := false; ; {
-		err := s.shards.refresh(s.ctx, client)
+		err := s.shards.refresh(s.ctx, client, func() time.Duration { return time.Since(s.start) })
 		if standalone(err) {
 			<-s.ctx.Done()
 			return
@@ -178,9 +177,25 @@ func (s *Store) connect(option rueidis.ClientOption) {
 			s.cfg.Logger.Warn("the cluster's topology cannot be read", "error", err)
 		}
 		logged = err != nil
-		if !s.sleep(topologyEvery) {
+		pace := s.shards.pace()
+		if pace == topologyEvery {
+			s.warm(client)
+		}
+		if !s.sleep(pace) {
 			return
 		}
+	}
+}
+
+// warm sees to a connection to each node, replicas too, so that the first call
+// after a start, or after one of them takes over, need not wait for one.
+func (s *Store) warm(client rueidis.Client) {
+	for _, node := range client.Nodes() {
+		s.done.Go(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
+			defer cancel()
+			_ = node.Do(ctx, node.B().Ping().Build()) // whether it answers is for the breakers to find out
+		})
 	}
 }
 
@@ -281,51 +296,25 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
 		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
-	abandoned := false
-	defer func() { s.release(shard, abandoned) }()
-	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	reply, err = client.Do(ctx, command).ToString()
-	for try := 0; err != nil && try < tryAgainMax; try++ {
-		switch classify(err) {
-		case classNoScript:
-			reply, err = client.Do(ctx, client.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
-			continue
-		case classTryAgain:
-			if pause(ctx, tryAgainPause) {
-				reply, err = client.Do(ctx, client.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
-				continue
-			}
-		}
-		break
-	}
+	answers := make(chan answer, 1)
+	unlessLate := inTime{context.WithoutCancel(ctx), time.Now().Add(s.cfg.Timeout)}
+	go func() {
+		a := run(unlessLate, client, command, script, keys, args)
+		shard.inFlight.Add(-1)
+		answers <- a
+	}()
+	a := await(ctx, s.cfg.Timeout, answers)
 	now := time.Since(s.start)
-	class := classify(err)
-	abandoned = class == classTimeout
-	if abandoned && caller.Err() != nil {
-		class = classCancelled // it was the caller's deadline, not ours
-	}
+	class := classify(a.err)
 	if class == classBug {
-		s.complain(shard.name, err)
+		s.complain(shard.name, a.err)
 	}
 	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
-	if err != nil {
-		return "", shard.name, class.wrap(shard.name, err)
+	if a.err != nil {
+		return "", shard.name, class.wrap(shard.name, a.err)
 	}
-	return reply, shard.name, nil
-}
-
-// release gives a call's place back: at once, or where the call was abandoned
-// when its connection is closed at the latest, for until then it stands in the
-// client's queue.
-func (s *Store) release(shard *shard, abandoned bool) {
-	if abandoned {
-		time.AfterFunc(connectTimeout, func() { shard.inFlight.Add(-1) })
-		return
-	}
-	shard.inFlight.Add(-1)
+	return a.reply, shard.name, nil
 }
 
 // complain logs what no server should say, at most once a second.
@@ -333,18 +322,6 @@ func (s *Store) complain(shard string, err error) {
 	second := int64(time.Since(s.start)/time.Second) + 1
 	if s.logged.Swap(second) != second {
 		s.cfg.Logger.Error("the counter store refused a check in a way that is a bug", "shard", shard, "error", err)
-	}
-}
-
-// pause waits within ctx and reports whether there is time left.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
