@@ -154,7 +154,7 @@ func readKey(key string, stdin io.Reader) (string, error) {
 func (c *explainCommand) explain(cfg Config, rules *ruleset.Ruleset, r *http.Request, w *who) (*explanation, error) {
 	route := rules.Route(r)
 	e := &explanation{
-		Method: r.Method, Path: r.URL.EscapedPath(), Route: route.ID, Cost: route.Cost, Free: cfg.Charge.Free(r) && !w.refused,
+		Method: r.Method, Path: r.URL.EscapedPath(), Route: route.ID, Cost: route.Cost, Free: cfg.Charge.Free(r, route) && !w.refused,
 		Plan: w.plan, Account: w.account, Address: "any", Rules: []chargeView{},
 	}
 	said := map[limit.Kind]bool{limit.IP: c.IP != "", limit.User: c.User != "", limit.Account: true}
@@ -181,7 +181,7 @@ func (c *explainCommand) explain(cfg Config, rules *ruleset.Ruleset, r *http.Req
 	if w.refused {
 		edge.PriceRefused(route.Cost, met.Charges)
 	} else {
-		cfg.Charge.Price(r, met.Charges)
+		cfg.Charge.Price(r, route, met.Charges)
 	}
 	for _, charge := range met.Charges {
 		v := chargeView{

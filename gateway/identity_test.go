@@ -165,7 +165,7 @@ func TestTokensNameAccounts(t *testing.T) {
 // loginRules are those of the issue: 5 a minute for an address, 20 an hour for a
 // name.
 const loginRules = `
-routes: [{id: login, match: "POST /v1/login", user_field: username}]
+routes: [{id: login, match: /v1/login, user_field: username}]
 rules:
   - {id: login-ip, route: login, identity: ip, algorithm: sliding_log, limit: 5, window: 1m, fail_mode: closed}
   - {id: login-user, route: login, identity: user, algorithm: sliding_log, limit: 20, window: 1h, fail_mode: closed}
@@ -224,6 +224,13 @@ func TestLoginsAreHeldByAddressAndByName(t *testing.T) {
 	}
 	if got := reached.Load(); got != before {
 		t.Errorf("%d unclear logins reached the upstream", got-before)
+	}
+	// A method that is free elsewhere is not where it could be a login.
+	for _, method := range []string{"HEAD", "OPTIONS"} {
+		a := g.do(method, "/v1/login?username=bob", "", "X-Forwarded-For", "203.0.113.3", "Origin", "https://a.example", "Access-Control-Request-Method", "POST")
+		if a.StatusCode != 400 {
+			t.Errorf("%s that names a user: %s", method, a.Status)
+		}
 	}
 	// Unclear attempts count for the address that makes them.
 	for i := range 6 {

@@ -3,7 +3,9 @@ package edge
 import (
 	"net/http"
 
+	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/ruleset"
 )
 
 // Charge is which of the requests are charged that are free unless asked: they
@@ -15,8 +17,9 @@ type Charge struct{ Head, Options, Preflight bool }
 // to upstreams that look at them. Such a request is never free.
 var overriding = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// Free reports whether a request costs nothing.
-func (c Charge) Free(r *http.Request) bool {
+// Free reports whether a request of a route costs nothing. On one that counts by
+// user it does only if it can name none: some servers take a login by any method.
+func (c Charge) Free(r *http.Request, route *ruleset.Route) bool {
 	charged := true
 	switch {
 	case isPreflight(r):
@@ -34,7 +37,7 @@ func (c Charge) Free(r *http.Request) bool {
 			return false
 		}
 	}
-	return true
+	return route.UserField == "" || userfield.Absent(r, route.UserField)
 }
 
 // isPreflight reports whether a browser asks if a script may send a request
@@ -45,8 +48,8 @@ func isPreflight(r *http.Request) bool {
 
 // Price sets what each of the rules that a request meets is charged: nothing if it
 // is free, else what its route costs.
-func (c Charge) Price(r *http.Request, charges []limit.Charge) {
-	if c.Free(r) {
+func (c Charge) Price(r *http.Request, route *ruleset.Route, charges []limit.Charge) {
+	if c.Free(r, route) {
 		for i := range charges {
 			charges[i].Cost = 0
 		}

@@ -114,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rules := h.Rules.Current()
 	route := rules.Route(r)
 	caller, err := h.caller(rules, account, r)
-	if err == nil && refused == nil && route.UserField != "" && !h.Charge.Free(r) {
+	if err == nil && refused == nil && route.UserField != "" && !h.Charge.Free(r, route) {
 		refused, err = h.addUser(w, r, rules, route, &caller)
 	}
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *Handler) limit(w http.ResponseWriter, r *http.Request, rules *ruleset.R
 	if refused != nil {
 		PriceRefused(route.Cost, c.request.Charges)
 	} else {
-		h.Charge.Price(r, c.request.Charges)
+		h.Charge.Price(r, route, c.request.Charges)
 	}
 	h.Limiter.Check(r.Context(), &c.request, &c.decision)
 	access.Decided(r.Context(), &c.decision, route, caller, h.Mode == Shadow)

@@ -16,6 +16,7 @@ import (
 	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/ruleset"
 )
 
 // TestEachReasonHasItsAnswer: what a caller is told of who it is.
@@ -80,26 +81,36 @@ func TestPriceOfARequest(t *testing.T) {
 		}
 		return r
 	}
+	named := func(method string, header ...string) *http.Request {
+		r := request(method, header...)
+		r.URL.RawQuery = "Name=bob"
+		return r
+	}
 	preflight := []string{"Origin", "https://a.example", "Access-Control-Request-Method", "PUT"}
 	for _, c := range []struct {
 		name    string
 		charge  Charge
 		request *http.Request
+		user    string // the route's user_field
 		want    [2]int64
 	}{
-		{"GET", Charge{}, request("GET"), [2]int64{10, 1}},
-		{"GET with a preflight's fields", Charge{}, request("GET", preflight...), [2]int64{10, 1}},
-		{"HEAD", Charge{}, request("HEAD"), [2]int64{0, 0}},
-		{"HEAD for another method", Charge{}, request("HEAD", "X-Method-Override", "PUT"), [2]int64{10, 1}},
-		{"HEAD asked", Charge{Head: true}, request("HEAD"), [2]int64{10, 1}},
-		{"OPTIONS", Charge{Head: true, Preflight: true}, request("OPTIONS"), [2]int64{0, 0}},
-		{"OPTIONS asked", Charge{Options: true}, request("OPTIONS"), [2]int64{10, 1}},
-		{"preflight", Charge{Options: true}, request("OPTIONS", preflight...), [2]int64{0, 0}},
-		{"preflight asked", Charge{Preflight: true}, request("OPTIONS", preflight...), [2]int64{10, 1}},
-		{"TRACE", Charge{}, request("TRACE"), [2]int64{10, 1}},
+		{"GET", Charge{}, request("GET"), "", [2]int64{10, 1}},
+		{"GET with a preflight's fields", Charge{}, request("GET", preflight...), "", [2]int64{10, 1}},
+		{"HEAD", Charge{}, request("HEAD"), "", [2]int64{0, 0}},
+		{"HEAD for another method", Charge{}, request("HEAD", "X-Method-Override", "PUT"), "", [2]int64{10, 1}},
+		{"HEAD asked", Charge{Head: true}, request("HEAD"), "", [2]int64{10, 1}},
+		{"OPTIONS", Charge{Head: true, Preflight: true}, request("OPTIONS"), "", [2]int64{0, 0}},
+		{"OPTIONS asked", Charge{Options: true}, request("OPTIONS"), "", [2]int64{10, 1}},
+		{"preflight", Charge{Options: true}, request("OPTIONS", preflight...), "", [2]int64{0, 0}},
+		{"preflight asked", Charge{Preflight: true}, request("OPTIONS", preflight...), "", [2]int64{10, 1}},
+		{"TRACE", Charge{}, request("TRACE"), "", [2]int64{10, 1}},
+		{"HEAD of a login", Charge{}, request("HEAD"), "name", [2]int64{0, 0}},
+		{"HEAD of a login that names a user", Charge{}, named("HEAD"), "name", [2]int64{10, 1}},
+		{"preflight of a login that names a user", Charge{}, named("OPTIONS", preflight...), "name", [2]int64{10, 1}},
+		{"HEAD of a login with a body", Charge{}, httptest.NewRequest(http.MethodHead, "/", strings.NewReader("name=a")), "name", [2]int64{10, 1}},
 	} {
 		charges := met(10)
-		if c.charge.Price(c.request, charges); charges[0].Cost != c.want[0] || charges[1].Cost != c.want[1] {
+		if c.charge.Price(c.request, &ruleset.Route{UserField: c.user}, charges); charges[0].Cost != c.want[0] || charges[1].Cost != c.want[1] {
 			t.Errorf("%s: charged %d and %d, want %v", c.name, charges[0].Cost, charges[1].Cost, c.want)
 		}
 	}

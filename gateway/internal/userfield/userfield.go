@@ -58,6 +58,12 @@ func Take(r *http.Request, field string, maxBytes int64) (string, error) {
 	return name, nil
 }
 
+// Absent reports whether a request names no user, because it has no body and its
+// query holds nothing that a server could take for the field.
+func Absent(r *http.Request, field string) bool {
+	return r.ContentLength == 0 && notInQuery(r.URL.RawQuery, field) == nil
+}
+
 // buffer reads the body and puts it back.
 func buffer(r *http.Request, maxBytes int64) ([]byte, *Refusal) {
 	tooLarge := refuse(CodeBodyTooLarge, "The body is too large: at most %d bytes are allowed here.", maxBytes)
