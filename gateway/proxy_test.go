@@ -225,7 +225,7 @@ func TestRequestIDsAreTheGatewaysOwn(t *testing.T) {
 		return ""
 	}
 	g := start(t, upstream, "--access-log-sample=1")
-	a := g.do("GET", "/v1/items/1", "", "X-Api-Key", "big-1", "X-Request-Id", "mine")
+	a := g.do("GET", "/v1/items/1", "", "X-Api-Key", "big-1", "X-Request-Id", "mine", "Connection", "X-Request-Id")
 	if id(a) == "mine" || a.body != "["+id(a)+"]" {
 		t.Errorf("a stranger's id: got %s, the upstream %s", id(a), a.body)
 	}

@@ -207,10 +207,14 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Del("Connection")
 		pr.Out.Header.Del("Upgrade")
 	}
-	trusted := p.cfg.Trusted(pr.In.RemoteAddr)
+	for _, name := range [...]string{"X-Request-Id", "Traceparent", "Tracestate"} {
+		if values, ok := pr.In.Header[name]; ok {
+			pr.Out.Header[name] = values // whatever the caller's Connection header says of it
+		}
+	}
 	pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	pr.SetXForwarded()
-	if !trusted {
+	if !p.cfg.Trusted(pr.In.RemoteAddr) {
 		return
 	}
 	// The trusted proxy before us knows what its client asked for.
