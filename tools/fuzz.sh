@@ -11,7 +11,7 @@ for file in $(git ls-files --cached --others --exclude-standard -- '*_test.go');
 	for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
 		found=$((found + 1))
 		echo "== $name in $(dirname "$file")"
-		go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-60s}" "./$(dirname "$file")"
+		go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-60s}" -fuzzminimizetime 10x "./$(dirname "$file")"
 	done
 done
 echo "fuzz: $found fuzz tests ran"
