@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -19,10 +20,17 @@ const (
 	nodeTimeoutMax = time.Minute
 )
 
-// formingTimeout is the node timeout while a cluster forms. A node tells each
-// other one what it is within half of it, and a busy machine needs some of it to
-// introduce nodes. Redis lets no primary serve within its first 2 s anyway.
-const formingTimeout = 2 * time.Second
+// While a cluster forms its node timeout is so much for each node, within these
+// bounds. A node tells every other one what it is within half of it: the less the
+// sooner, but the more nodes share a machine's cores, the longer each is silent.
+const (
+	formingShare = 500 * time.Millisecond
+	formingMin   = 2 * time.Second // Redis lets no primary serve earlier anyway
+	formingMax   = 15 * time.Second
+)
+
+// introduceAgain is when a node that has not answered a MEET gets another one.
+const introduceAgain = 3 * time.Second
 
 // RedisClusterConfig says how a cluster runs. Without a Config that says
 // otherwise its nodes serve what they have while slots are missing
@@ -95,15 +103,14 @@ func (c *RedisCluster) form(ctx context.Context, primaries int, nodeTimeout time
 		number[n] = i
 	}
 	// Slots and epochs first: what a node says when it meets another is final.
+	forming := min(max(formingMin, time.Duration(len(c.nodes))*formingShare), formingMax)
 	err := c.each(ctx, c.nodes, func(ctx context.Context, n *Node) error {
-		return n.prepare(ctx, number[n], primaries)
+		return n.prepare(ctx, number[n], primaries, forming)
 	})
 	if err != nil {
 		return err
 	}
-	err = c.each(ctx, c.nodes, func(ctx context.Context, n *Node) error {
-		return n.meet(ctx, c.nodes[:number[n]])
-	})
+	err = c.introduce(ctx, func(n *Node) []*Node { return c.nodes[:number[n]] })
 	if err != nil {
 		return err
 	}
@@ -137,9 +144,9 @@ const (
 
 // prepare makes the i-th node ready to meet the others: epoch, slots if it is
 // one of the first, directives.
-func (n *Node) prepare(ctx context.Context, i, primaries int) error {
+func (n *Node) prepare(ctx context.Context, i, primaries int, nodeTimeout time.Duration) error {
 	orders := [][]string{
-		{"CONFIG", "SET", nodeTimeoutDirective, milliseconds(formingTimeout), noFailoverDirective, "yes"},
+		{"CONFIG", "SET", nodeTimeoutDirective, milliseconds(nodeTimeout), noFailoverDirective, "yes"},
 		{"CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i + 1)},
 	}
 	if i < primaries {
@@ -154,7 +161,49 @@ func (n *Node) prepare(ctx context.Context, i, primaries int) error {
 	return nil
 }
 
-// meet introduces the node to others, all at once; gossip alone takes seconds.
+// introduce lets all nodes know each other. Each one meets those before it, at
+// once: gossip alone takes seconds. A node that is too busy to answer within the
+// node timeout is forgotten, so who is not known is met again.
+func (c *RedisCluster) introduce(ctx context.Context, before func(*Node) []*Node) error {
+	toMeet := before
+	for {
+		err := c.each(ctx, c.nodes, func(ctx context.Context, n *Node) error { return n.meet(ctx, toMeet(n)) })
+		if err != nil {
+			return err
+		}
+		attempt, cancel := context.WithTimeout(ctx, introduceAgain)
+		err = until(attempt, func(ctx context.Context) error {
+			views, err := c.views(ctx)
+			if err != nil {
+				return err
+			}
+			toMeet = func(n *Node) []*Node { return strangers(views[n], c.nodes) }
+			for _, n := range c.nodes {
+				if unknown := toMeet(n); len(unknown) > 0 {
+					return fmt.Errorf("%s does not know %s", n.name, unknown[0].name)
+				}
+			}
+			return nil
+		})
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// strangers are the nodes that a view lacks; none if the node is gone, whom the
+// next order to it names.
+func strangers(v *view, nodes []*Node) []*Node {
+	if v == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool {
+		_, known := v.members[n.id]
+		return known
+	})
+}
+
 func (n *Node) meet(ctx context.Context, others []*Node) error {
 	for _, other := range others {
 		address := other.servers.cfg.Address

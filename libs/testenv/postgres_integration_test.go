@@ -116,8 +116,7 @@ func TestFailedPostgresShowsTheLog(t *testing.T) {
 // Nothing outlives an owner that is killed: not Redis, and neither Postgres nor
 // its children.
 func TestNothingOutlivesAKilledOwner(t *testing.T) {
-	// Not t.TempDir: Postgres' user could not enter it.
-	dir, err := os.MkdirTemp("", "shiplane-owner-")
+	dir, err := os.MkdirTemp("", "shiplane-owner-") //nolint:usetesting // Postgres' user could not enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func folder(t testing.TB, given, kind string) string {
 	if given != "" {
 		return given
 	}
-	dir, err := os.MkdirTemp("", "shiplane-"+kind+"-")
+	dir, err := os.MkdirTemp("", "shiplane-"+kind+"-") //nolint:usetesting // t.TempDir is removed after a failure too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,9 @@ func (l *link) pump(from, to *net.TCPConn, replies bool) {
 	}
 	for range queue { // after a break: until read has noticed
 	}
-	to.CloseWrite()
+	if err := to.CloseWrite(); err != nil {
+		l.close()
+	}
 }
 
 // read ends when its source does, or the link.
@@ -153,7 +155,7 @@ func (l *link) waitFor(d time.Duration, changed <-chan struct{}) bool {
 
 // reset ends both connections with an error for whoever reads or writes them.
 func (l *link) reset() {
-	l.end(func(c *net.TCPConn) { c.SetLinger(0) })
+	l.end(func(c *net.TCPConn) { c.SetLinger(0) }) //nolint:errcheck // it fails only if the other side has ended it
 }
 
 func (l *link) close() {
