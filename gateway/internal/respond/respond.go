@@ -50,12 +50,14 @@ func (a *Writer) Write(w http.ResponseWriter, r *http.Request, p *httplimit.Prob
 	if a.origins != nil && !preflight(r) {
 		a.origins.HandlerFunc(w, r)
 	}
+	var all httplimit.Fields
 	if fields != nil {
-		fields.Set(h)
+		all = *fields
 	}
-	if p.RetryAfter > 0 && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	if p.RetryAfter > 0 && all.RetryAfter == "" {
+		all.RetryAfter = strconv.FormatInt(p.RetryAfter, 10)
 	}
+	all.Set(h)
 	if p.Status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 		text := challenge
 		if p.Code == CodeInvalidToken {
