@@ -37,7 +37,7 @@ type Part struct {
 func (w *World) NewKey(id, rule string, l limit.Limit, options ...func(*limit.Rule)) *Key {
 	r := &limit.Rule{
 		Domain: "sim", ID: rule, Kind: limit.Account, Algorithm: limit.TokenBucket, Limit: l,
-		Mode: limit.Enforce, FailMode: limit.FailOpen, Counts: limit.CountRequests,
+		Mode: limit.Enforce, Check: limit.CheckBefore, FailMode: limit.FailOpen, Counts: limit.CountRequests,
 	}
 	if l.Window > 0 {
 		r.Algorithm = limit.FixedWindow
@@ -80,6 +80,7 @@ func kind(k limit.Kind) func(*limit.Rule) { return func(r *limit.Rule) { r.Kind 
 func largest(n int64) func(*limit.Rule)   { return func(r *limit.Rule) { r.Largest = n } }
 func shadow(r *limit.Rule)                { r.Mode = limit.Shadow }
 func closed(r *limit.Rule)                { r.FailMode = limit.FailClosed }
+func after(r *limit.Rule)                 { r.Check = limit.CheckAfter }
 func slidingLog(r *limit.Rule)            { r.Algorithm = limit.SlidingLog }
 
 // Limit is the key's over all regions, as its rule says now.

@@ -212,7 +212,7 @@ func (m *meter) verify(healthy bool) error {
 	if over := m.bound.excess(); over > rounding {
 		fault("charged %.6f above the limit", over)
 	}
-	if m.rule.Mode == limit.Shadow {
+	if !m.rule.Waits() {
 		return errors.Join(errs...) // its charges come in sums, for requests long admitted
 	}
 	if m.charged != m.admitted+m.given+m.lost+m.out {

@@ -65,14 +65,12 @@ func edits() []Scenario {
 	}
 }
 
-// split is 60, 25 and 15 % of the limits in three regions of so many pods.
-func split(pods int) func(*Config) {
-	return func(c *Config) { c.Pods, c.Shares = pods, []limit.Share{600_000, 250_000, 150_000} }
-}
+// split is 60, 25 and 15 % of the limits in three regions of 20 pods.
+func split(c *Config) { c.Pods, c.Shares = 20, []limit.Share{600_000, 250_000, 150_000} }
 
-// inRegion sends requests of k at a rate to the region's pods, of which there
-// are n in each.
-func (w *World) inRegion(region, n int, rate float64, from, to time.Duration, class string, k *Key) {
+// inRegion sends requests of k at a rate to the region's pods.
+func (w *World) inRegion(region int, rate float64, from, to time.Duration, class string, k *Key) {
+	n := w.cfg.Pods
 	w.Poisson(rate, from, to, w.on(between(region*n, (region+1)*n), class, k, 1))
 }
 
@@ -84,34 +82,34 @@ func regions() []Scenario {
 	each := func(x float64) func(*World, *Key, time.Duration) {
 		return func(w *World, k *Key, end time.Duration) {
 			for i, name := range names {
-				w.inRegion(i, 20, x*rates[i], 0, end, name, k)
+				w.inRegion(i, x*rates[i], 0, end, name, k)
 			}
 		}
 	}
 	return []Scenario{
-		{Name: "three regions, 0.9 of each share", Limit: enterprise, Set: split(20), Load: each(0.9), Want: Want{OfOffered: 0.999}},
-		{Name: "three regions, 1.5 of each share", Limit: enterprise, Set: split(20), Load: each(1.5), Want: Want{OfBound: 0.98}},
-		{Name: "three regions, one quiet, then busy", Limit: enterprise, Set: split(20), Load: func(w *World, k *Key, end time.Duration) {
-			w.inRegion(0, 20, 900, 0, end, names[0], k)
-			w.inRegion(1, 20, 225, 0, end, names[1], k)
-			w.inRegion(2, 20, 300, end/2, end, names[2], k)
+		{Name: "three regions, 0.9 of each share", Limit: enterprise, Set: split, Load: each(0.9), Want: Want{OfOffered: 0.999}},
+		{Name: "three regions, 1.5 of each share", Limit: enterprise, Set: split, Load: each(1.5), Want: Want{OfBound: 0.98}},
+		{Name: "three regions, one quiet, then busy", Limit: enterprise, Set: split, Load: func(w *World, k *Key, end time.Duration) {
+			w.inRegion(0, 900, 0, end, names[0], k)
+			w.inRegion(1, 225, 0, end, names[1], k)
+			w.inRegion(2, 300, end/2, end, names[2], k)
 		}, Want: Want{ClassOf: map[string]float64{"eu-west": 0.999}}},
-		{Name: "three regions, a share moves, 1.5 R", Limit: enterprise, For: 20 * time.Second, Set: func(c *Config) { split(20)(c); c.Lag = time.Second }, Load: func(w *World, k *Key, end time.Duration) {
-			w.inRegion(0, 20, 900, 0, end, names[0], k)
-			w.inRegion(1, 20, 375, 0, end, names[1], k)
-			w.inRegion(2, 20, 600, end/2, end, names[2], k)
+		{Name: "three regions, a share moves, 1.5 R", Limit: enterprise, For: 20 * time.Second, Set: func(c *Config) { split(c); c.Lag = time.Second }, Load: func(w *World, k *Key, end time.Duration) {
+			w.inRegion(0, 900, 0, end, names[0], k)
+			w.inRegion(1, 375, 0, end, names[1], k)
+			w.inRegion(2, 600, end/2, end, names[2], k)
 			w.at(end/2+time.Second, func() { w.Move(0, 400_000) })
 			w.at(end/2+time.Second+w.cfg.Lag+editSettles+2*w.slowest(), func() { w.Move(2, 350_000) })
 		}, Check: func(_ *World, k *Key) []string {
 			return rateIs(k.meters[2], 16*time.Second, 20*time.Second, 350)
 		}},
-		{Name: "three regions, a free key with its floors", Limit: free, For: 40 * time.Second, Set: split(20), Load: each(1), Check: func(_ *World, k *Key) []string {
+		{Name: "three regions, a free key with its floors", Limit: free, For: 40 * time.Second, Set: split, Load: each(1), Check: func(_ *World, k *Key) []string {
 			if got := k.whole.limit.Burst; got != 12+10+10 { // a call of cost 10 stays possible in each
 				return []string{fmt.Sprintf("the bursts of the regions are %d together, want 32", got)}
 			}
 			return nil
 		}},
-		{Name: "three regions, one without its store", Limit: enterprise, For: 12 * time.Second, Set: split(20), Load: func(w *World, k *Key, end time.Duration) {
+		{Name: "three regions, one without its store", Limit: enterprise, For: 12 * time.Second, Set: split, Load: func(w *World, k *Key, end time.Duration) {
 			w.outage(w.regions[1], end/3, 2*end/3, askLost)
 			each(0.9)(w, k, end)
 		}, Want: Want{ClassOf: map[string]float64{"us-east": 0.999, "eu-west": 0.99, "ap-south": 0.999}}},

@@ -55,6 +55,16 @@ func ruleKinds() []Scenario {
 			w.Poisson(k.rate(0.9), 0, end, func() { w.Arrive(w.rng.IntN(50), "all", Part{k, 1}, Part{quota, 1}) })
 			w.Poisson(4, 0, end, func() { w.Arrive(w.rng.IntN(50), "export", Part{k, 1}, Part{quota, 1}, Part{log, 1}) })
 		}, Want: Want{ClassOf: map[string]float64{"all": 0.999}, Class: map[string]float64{"export": 0.95}}},
+		{Name: "400,000/s from one address, counted after", Limit: enterprise, Slow: true, For: 2 * time.Second, Load: func(w *World, _ *Key, end time.Duration) {
+			ip := w.NewKey("203.0.113.7", "flood", limit.Limit{Rate: 1000, Burst: 2000}, kind(limit.IP), after)
+			w.Poisson(400_000, 0, end, w.on(upTo(50), "flood", ip, 1))
+		}, Want: Want{Calls: 50 * 20}, Check: func(w *World, _ *Key) []string {
+			offered := w.class("flood").Offered
+			if got := w.keys[1].whole.between(200*ms, 2*time.Second); got > offered/100 {
+				return []string{fmt.Sprintf("%d of %d passed from 200 ms on, want at most 1 %%", got, offered)}
+			}
+			return nil
+		}},
 		{Name: "a rule of 100/s in shadow, 900/s", Limit: enterprise, Load: shadowed, Want: Want{OfOffered: 0.999, Calls: 600}, Check: func(w *World, k *Key) []string {
 			told, admitted := w.told["trial"], k.whole.admitted
 			short := float64(told.Short) / float64(told.Requests)
