@@ -99,35 +99,6 @@ func BenchmarkTimeRate(b *testing.B) {
 	})
 }
 
-// BenchmarkRatioToTimeRate reports how many times Allow one request takes: the
-// median over pairs of slices that take turns within one run, so that what the
-// machine does meanwhile falls on both. One iteration is one pair.
-func BenchmarkRatioToTimeRate(b *testing.B) {
-	const slice = 2000 // requests: about half a millisecond, well above a clock reading
-	for _, path := range paths {
-		b.Run(path.name, func(b *testing.B) {
-			l, _ := newLimiter(b, table.Bounds{})
-			r, who := newRules(path.bucket), accounts(b, 1)
-			warm(b, l, r, who, path.verdict)
-			bucket := rate.NewLimiter(rate.Limit(ample.Rate), int(ample.Burst))
-			var request limit.Request
-			var decision limit.Decision
-			r.fill(&request, who[0])
-			ctx := b.Context()
-			var ratios, ours, theirs []float64
-			for b.Loop() {
-				our := perCall(slice, func() { l.Check(ctx, &request, &decision) })
-				their := perCall(slice, func() { bucket.Allow() })
-				ratios, ours, theirs = append(ratios, our/their), append(ours, our), append(theirs, their)
-			}
-			b.ReportMetric(median(ratios), "x-time/rate")
-			b.ReportMetric(median(ours), "ns/check")
-			b.ReportMetric(median(theirs), "ns/allow")
-			b.ReportMetric(0, "ns/op") // of a pair of slices: it means nothing
-		})
-	}
-}
-
 // measure decides requests of subjects, uniformly distributed, one at a time.
 func measure(b *testing.B, l *limiter.Limiter, r rules, who []limit.Subject) {
 	var request limit.Request
