@@ -22,7 +22,7 @@ var (
 // store, Poisson, unless said. Entitled is what one exact bucket admits on the
 // same arrivals.
 func Scenarios() []Scenario {
-	return slices.Concat(steadyLoads(), changingLoads(), costs(), fleets(), networks(), outages(), clocks(), edits(), regions(), ruleKinds(), mixes())
+	return slices.Concat(steadyLoads(), changingLoads(), costs(), fleets(), networks(), outages(), clocks(), edits(), regions(), ruleKinds(), counts(), mixes())
 }
 
 func upTo(n int) []int { return between(0, n) }

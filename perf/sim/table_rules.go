@@ -8,7 +8,7 @@ import (
 )
 
 // ruleKinds are rules of other kinds beside the account's bucket: of an address,
-// windows, logs, in shadow.
+// counted after, in shadow.
 func ruleKinds() []Scenario {
 	return []Scenario{
 		{Name: "an address and an account, 0.9 R", Limit: enterprise, Load: addressed(0.9), Want: Want{OfOffered: 0.999}, Check: sameAdmitted},
@@ -27,6 +27,31 @@ func ruleKinds() []Scenario {
 				}
 			})
 		}, Want: Want{ClassOf: map[string]float64{"after": 1}}, Check: lostAtMost(0)},
+		{Name: "400,000/s from one address, counted after", Limit: enterprise, Slow: true, For: 2 * time.Second, Load: func(w *World, _ *Key, end time.Duration) {
+			ip := w.NewKey("203.0.113.7", "flood", limit.Limit{Rate: 1000, Burst: 2000}, kind(limit.IP), after)
+			w.Poisson(400_000, 0, end, w.on(upTo(50), "flood", ip, 1))
+		}, Want: Want{Calls: 50 * 20}, Check: func(w *World, _ *Key) []string {
+			offered := w.class("flood").Offered
+			if got := w.keys[1].whole.between(200*ms, 2*time.Second); got > offered/100 {
+				return []string{fmt.Sprintf("%d of %d passed from 200 ms on, want at most 1 %%", got, offered)}
+			}
+			return nil
+		}},
+		{Name: "a rule of 100/s in shadow, 900/s", Limit: enterprise, Load: shadowed, Want: Want{OfOffered: 0.999, Calls: 600}, Check: func(w *World, k *Key) []string {
+			told, admitted := w.told["trial"], k.whole.admitted
+			short := float64(told.Short) / float64(told.Requests)
+			// 200 and 100/s of 900/s pass in 12 s.
+			if told.Requests != admitted || short < 0.84 || short > 0.90 {
+				return []string{fmt.Sprintf("shadow told %d requests of %d admitted, %.1f %% short, want all and 84 to 90 %%", told.Requests, admitted, 100*short)}
+			}
+			return nil
+		}},
+	}
+}
+
+// counts are windows and logs beside the account's bucket.
+func counts() []Scenario {
+	return []Scenario{
 		{Name: "a daily quota of 15,000, 1,500/s", Limit: roomy, For: 15 * time.Second, Load: counted(limit.Limit{Count: 15_000, Window: 24 * time.Hour}, 1500), Want: Want{OfEntitled: 1}, Check: func(w *World, _ *Key) []string {
 			if got := w.keys[1].whole.admitted; got != 15_000 {
 				return []string{fmt.Sprintf("the quota admitted %d, want 15000 exactly", got)}
@@ -55,25 +80,6 @@ func ruleKinds() []Scenario {
 			w.Poisson(k.rate(0.9), 0, end, func() { w.Arrive(w.rng.IntN(50), "all", Part{k, 1}, Part{quota, 1}) })
 			w.Poisson(4, 0, end, func() { w.Arrive(w.rng.IntN(50), "export", Part{k, 1}, Part{quota, 1}, Part{log, 1}) })
 		}, Want: Want{ClassOf: map[string]float64{"all": 0.999}, Class: map[string]float64{"export": 0.95}}},
-		{Name: "400,000/s from one address, counted after", Limit: enterprise, Slow: true, For: 2 * time.Second, Load: func(w *World, _ *Key, end time.Duration) {
-			ip := w.NewKey("203.0.113.7", "flood", limit.Limit{Rate: 1000, Burst: 2000}, kind(limit.IP), after)
-			w.Poisson(400_000, 0, end, w.on(upTo(50), "flood", ip, 1))
-		}, Want: Want{Calls: 50 * 20}, Check: func(w *World, _ *Key) []string {
-			offered := w.class("flood").Offered
-			if got := w.keys[1].whole.between(200*ms, 2*time.Second); got > offered/100 {
-				return []string{fmt.Sprintf("%d of %d passed from 200 ms on, want at most 1 %%", got, offered)}
-			}
-			return nil
-		}},
-		{Name: "a rule of 100/s in shadow, 900/s", Limit: enterprise, Load: shadowed, Want: Want{OfOffered: 0.999, Calls: 600}, Check: func(w *World, k *Key) []string {
-			told, admitted := w.told["trial"], k.whole.admitted
-			short := float64(told.Short) / float64(told.Requests)
-			// 200 and 100/s of 900/s pass in 12 s.
-			if told.Requests != admitted || short < 0.84 || short > 0.90 {
-				return []string{fmt.Sprintf("shadow told %d requests of %d admitted, %.1f %% short, want all and 84 to 90 %%", told.Requests, admitted, 100*short)}
-			}
-			return nil
-		}},
 	}
 }
 
