@@ -15,7 +15,7 @@ const (
 	probeInterval = time.Second
 	probeHurry    = 100 * time.Millisecond // between probes of a shard that another node has taken over,
 	hurryFor      = 3 * time.Second        // for so long: by then the client sends calls there
-	stallSlack    = 2 * time.Millisecond // a deadline that fires later than this is our own stall
+	stallSlack    = 2 * time.Millisecond   // a deadline that fires later than this is our own stall
 )
 
 // State is what a pod thinks of a shard.
@@ -40,7 +40,7 @@ type breaker struct {
 	counted  time.Duration
 	slots    [tripSlots]struct{ slot, calls, failures int64 }
 	probeAt  time.Duration
-	hurried  time.Duration // until when probes hurry
+	hurried  time.Duration        // until when probes hurry
 	changed  func(from, to State) // told under the lock
 	random   func() float64       // within [0, 1)
 }

@@ -71,7 +71,7 @@ func (o *observer) Call(_, class string, _ time.Duration) {
 }
 
 func (o *observer) Breaker(string, rediscluster.State, rediscluster.State) {}
-func (o *observer) Clock(string, time.Duration)                           {}
+func (o *observer) Clock(string, time.Duration)                            {}
 
 func (o *observer) seen() map[string]int {
 	o.mu.Lock()
@@ -297,7 +297,7 @@ func wireFallsSilent(t *testing.T, c *testenv.RedisCluster) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	for time.Since(began) < 4*time.Second {
+	for time.Since(began) < 3*time.Second {
 		sent := time.Now()
 		if _, err := take(s, hit, false); !errors.Is(err, store.ErrTimeout) && !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("over a silent wire: %v", err)
@@ -311,12 +311,12 @@ func wireFallsSilent(t *testing.T, c *testenv.RedisCluster) {
 		<-time.After(5 * time.Millisecond)
 	}
 	now := seen.seen()
-	// 3 that open the breaker, 4 probes or so, and as many that were judged our own stall.
+	// 3 that open the breaker, 3 probes or so, and as many that were judged our own stall.
 	if n := now["timeout"] - before["timeout"]; n < 3 || n > 16 {
-		t.Errorf("%d calls timed out in 4 s: %v", n, now)
+		t.Errorf("%d calls timed out in 3 s: %v", n, now)
 	}
 	if n := proxy.Accepted() - accepted; n > 12 {
-		t.Errorf("%d connections were begun in 4 s", n)
+		t.Errorf("%d connections were begun in 3 s", n)
 	}
 	if err := proxy.Set(tcpproxy.Faults{}); err != nil {
 		t.Fatal(err)
@@ -359,4 +359,3 @@ func order(t *testing.T, n *testenv.Node, command ...string) {
 		t.Fatalf("%s: %v: %v", n.Name(), command, err)
 	}
 }
-

@@ -53,8 +53,8 @@ const (
 )
 
 const (
-	connectTimeout = time.Second // of a connection that is made
-	connectPause   = time.Second // between attempts to reach a store that is absent
+	connectTimeout = time.Second            // of a connection that is made
+	connectPause   = time.Second            // between attempts to reach a store that is absent
 	tryAgainPause  = 500 * time.Microsecond // until a slot on its way to another node is asked again
 )
 
