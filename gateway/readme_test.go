@@ -22,16 +22,22 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 	if err != nil {
 		t.Skipf("not in the source tree: %v", err)
 	}
-	for _, tool := range []string{"bash", "curl", "make", "go"} {
+	for _, tool := range []string{"bash", "curl", "make", "go", "redis-server", "redis-cli"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the README needs %s: %v", tool, err)
 		}
 	}
-	addresses := []string{"127.0.0.1:8080", "127.0.0.1:9080", "127.0.0.1:8088", "127.0.0.1:9088"}
+	addresses := []string{
+		"127.0.0.1:8080", "127.0.0.1:9080", "127.0.0.1:8088", "127.0.0.1:9088",
+		"127.0.0.1:8091", "127.0.0.1:9091", "127.0.0.1:8092", "127.0.0.1:9092", "127.0.0.1:6379",
+	}
 	var replaced []string
 	for _, address := range addresses {
 		replaced = append(replaced, address, freeAddress(t))
 	}
+	// The store's port also stands by itself.
+	_, redis, _ := net.SplitHostPort(replaced[len(replaced)-1])
+	replaced = append(replaced, "--port 6379", "--port "+redis, "-p 6379", "-p "+redis)
 	env := append(os.Environ(), "SHIPLANE_LISTEN="+replaced[1], "SHIPLANE_ADMIN="+replaced[3])
 	steps := stepsOf(strings.NewReplacer(replaced...).Replace(string(text)))
 	if len(steps) < 8 {
@@ -40,7 +46,7 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 	for _, s := range steps {
 		c := exec.CommandContext(t.Context(), "bash", "-c", s.command)
 		c.Dir, c.Env = "..", env
-		if strings.HasPrefix(s.command, "make run") || strings.HasPrefix(s.command, "bin/gateway --") {
+		if slices.ContainsFunc(servers, func(server string) bool { return strings.HasPrefix(s.command, server) }) {
 			background(t, c, s)
 			continue
 		}
@@ -53,6 +59,9 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 		}
 	}
 }
+
+// servers are how the commands begin that do not end.
+var servers = []string{"make run", "bin/gateway --", "redis-server "}
 
 // step is a command and what the README says that it prints.
 type step struct{ command, output string }
@@ -116,6 +125,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b(r|t)=\d+`), "$1=N"},
 	{regexp.MustCompile(`(?m)^ +\d+ (\d{3})$`), "N times $1"},
 	{regexp.MustCompile(`time=\S+`), "time=T"},
+	{regexp.MustCompile(`(?m)^\d+:M .* \* `), "M * "},
 	{regexp.MustCompile(`(X-Request-Id: |urn:shiplane:request:)[0-9a-f]{32}`), "${1}ID"},
 }
 
