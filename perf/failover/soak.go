@@ -27,7 +27,7 @@ type soakCommand struct {
 const (
 	goroutinesMore = 2000     // in an outage: requests and calls on their way
 	heapMore       = 64 << 20 // bytes, after a collection
-	connectionsPer = 2.0      // a second, pod and node: probes, topology, and no storm
+	connectionsPer = 3.0      // a second and pod: those of probes and of the topology, and no storm
 	editEvery      = 20 * time.Millisecond
 	sampleEvery    = time.Second
 	editScaleMost  = 4.0 // an edit makes a limit a quarter to four times what it was
@@ -148,7 +148,7 @@ func (cmd *soakCommand) within(name string, d time.Duration, before, most usage)
 	if n := int64(most.heap) - int64(before.heap); n > heapMore {
 		faults = append(faults, fmt.Errorf("%s: %d bytes of heap more than before, want %d at most", name, n, heapMore))
 	}
-	bound := int64(connectionsPer * d.Seconds() * float64(cmd.Pods*2*cmd.Shards))
+	bound := int64(connectionsPer * d.Seconds() * float64(cmd.Pods))
 	if n := most.connections - before.connections; n > bound {
 		faults = append(faults, fmt.Errorf("%s: %d connections were begun, want %d at most", name, n, bound))
 	}
