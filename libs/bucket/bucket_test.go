@@ -160,14 +160,24 @@ func TestClockStepsBack(t *testing.T) {
 func TestGive(t *testing.T) {
 	l := limit.Limit{Rate: 1, Burst: 10}
 	b := bucket.Full(time.Second, l).Take(time.Second, l, 6)
-	if got := b.Give(time.Second, l, 2, time.Second).LevelAt(time.Second, l); got != 6 {
+	if got := b.Give(l, 2, time.Second).LevelAt(time.Second, l); got != 6 {
 		t.Errorf("4 left and 2 back make %v, want 6", got)
 	}
-	if got := b.Give(time.Second, l, 100, time.Second).LevelAt(time.Second, l); got != 10 {
+	if got := b.Give(l, 100, time.Second).LevelAt(time.Second, l); got != 10 {
 		t.Errorf("a full bucket holds %v, want 10", got)
 	}
-	if got := b.Give(2*time.Second, l, 2, 2*time.Second); got != b {
+	if got := b.Give(l, 2, 2*time.Second); got != b {
 		t.Errorf("a state from 1s took back a grant from 2s: %+v", got)
+	}
+}
+
+// What is handed back late, under the limit before an edit, refills nothing at
+// the old rate.
+func TestLateGiveRefillsNothing(t *testing.T) {
+	fast, slow := limit.Limit{Rate: 1000, Burst: 2000}, limit.Limit{Rate: 1, Burst: 2000}
+	b := bucket.Full(0, fast).Take(0, fast, 2000).Give(fast, 10, 0)
+	if got := b.LevelAt(time.Second, slow); got != 11 {
+		t.Errorf("a second after the edit, 10 handed back late make %v, want 11", got)
 	}
 }
 

@@ -44,12 +44,14 @@ func (b Tokens) Take(now time.Duration, l limit.Limit, n int64) Tokens {
 // Give returns the state after n tokens, granted at the time from, are handed
 // back; never above full. A state older than from has not seen the grant (a
 // failover lost it): it is returned unchanged, for the tokens were never taken
-// from it.
-func (b Tokens) Give(now time.Duration, l limit.Limit, n int64, from time.Duration) Tokens {
+// from it. The refill since the last write stays to be reckoned, at the rate of
+// whoever looks next: what is handed back late, under a limit that has been
+// edited since, refills nothing at the old rate.
+func (b Tokens) Give(l limit.Limit, n int64, from time.Duration) Tokens {
 	if b.At < from {
 		return b
 	}
-	return Tokens{Level: min(b.LevelAt(now, l)+float64(n), float64(l.Burst)), At: now}
+	return Tokens{Level: min(b.Level+float64(n), float64(l.Burst)), At: b.At}
 }
 
 // Wait is the time from now until the bucket holds n tokens if nobody takes

@@ -21,13 +21,15 @@ const (
 	mitigationMax = 10 * time.Second
 )
 
-// counted takes the store's reply to a sum of a rule that counts after.
-func (s *state) counted(now time.Duration, e *store.Entry, o *store.Outcome) {
+// counted takes the store's reply to a sum of a rule that counts after. Every
+// pod pays off its own excess, each at its part of the rate: a flood over all of
+// them would else pass once a pod.
+func (s *state) counted(now time.Duration, e *store.Entry, o *store.Outcome, pods int) {
 	excess := e.Want - o.Granted
 	if excess <= 0 {
 		return
 	}
-	pause := s.limit.Rate.Time(float64(excess))
+	pause := s.limit.Rate.Time(float64(excess) * float64(pods))
 	if s.limit.Window > 0 {
 		pause = o.Reset // until the window ends: nothing refills
 	}

@@ -96,7 +96,7 @@ func (c *Core) build(now time.Duration, r *record, head *Call) {
 			s := r.state(now, ch, &c.out)
 			if need := max(0, ch.Cost-s.lease.held); need > 0 {
 				s.known.asked(now)
-				f.add(s, store.Entry{Need: need, Want: max(need, s.waiting+s.ahead(now, c.pods())-s.lease.held)}, tally{})
+				f.add(s, store.Entry{Need: need, Want: max(need, s.target(now, c.pods())-s.lease.held)}, tally{})
 			}
 		}
 	}
@@ -120,8 +120,8 @@ func (c *Core) rideAlong(now time.Duration, s *state, f *flight) {
 		return
 	}
 	s.lease.void(now)
-	ahead := s.ahead(now, c.pods())
-	target := s.waiting + ahead
+	target := s.target(now, c.pods())
+	ahead := target - s.waiting
 	low := ahead > 0 && 2*s.lease.held < ahead && now >= s.hold.until
 	switch {
 	case s.waiting > s.lease.held || low:
@@ -187,7 +187,7 @@ func (c *Core) told(now time.Duration, s *state, e *store.Entry, o *store.Outcom
 	case e.Rule.Mode == limit.Shadow:
 		c.cfg.Tell(e.Rule, t.requests, t.short(o.Granted))
 	case s != nil && s.limit == e.Limit:
-		s.counted(now, e, o)
+		s.counted(now, e, o, c.pods())
 	}
 	if s != nil {
 		s.counting = false

@@ -89,8 +89,15 @@ func (t *tally) add(more tally) {
 	t.requests += more.requests
 }
 
-// full reports whether the tally must be told at once.
-func (t *tally) full(l limit.Limit) bool { return t.tokens > 0 && t.tokens*tallyPart >= l.Size() }
+// full reports whether the charges must be told at once. Of a rule that counts
+// after, every pod may hold so much back: together they hold no more.
+func (s *state) full(pods int) bool {
+	part := int64(tallyPart)
+	if s.rule.Check == limit.CheckAfter && s.rule.Mode != limit.Shadow {
+		part *= int64(pods)
+	}
+	return s.uncounted.tokens > 0 && s.uncounted.tokens*part >= s.limit.Size()
+}
 
 // take empties the tally.
 func (t *tally) take() tally {

@@ -107,6 +107,17 @@ func (s *state) ahead(now time.Duration, pods int) int64 {
 	return 0
 }
 
+// target is what the lease should be: for those who wait, and ahead. While more
+// wait than would be held ahead, a burst is on: what it needs comes first, on
+// every pod.
+func (s *state) target(now time.Duration, pods int) int64 {
+	ahead := s.ahead(now, pods)
+	if s.waiting > ahead {
+		ahead = 0
+	}
+	return s.waiting + ahead
+}
+
 // demand is a decaying average of charges over closed slots. The running slot
 // is left out: a lease is for requests yet to come, and a burst that is over
 // before its slot closes must not make every pod lease for a future it has not.

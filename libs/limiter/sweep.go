@@ -58,7 +58,7 @@ func (c *Core) collectState(now time.Duration, s *state, everything bool, e *Err
 		}
 		return
 	}
-	keep := s.waiting + s.ahead(now, c.pods())
+	keep := s.target(now, c.pods())
 	if everything {
 		keep = 0
 	}
@@ -107,7 +107,7 @@ func (c *Core) tally(now time.Duration, r *record, charges []limit.Charge) {
 			continue
 		}
 		s.uncounted.add(tally{tokens: ch.Cost, requests: 1})
-		if s.uncounted.full(s.limit) && !s.counting && !s.unheard && c.out.room() {
+		if s.full(c.pods()) && !s.counting && !s.unheard && c.out.room() {
 			c.out.tell(ch.Subject, s)
 		}
 	}

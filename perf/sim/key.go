@@ -142,16 +142,11 @@ func (w *World) revise(k *Key, r *region) {
 	w.follow(k.of(r.id)[0], l)
 }
 
-// editSettles is how long after it a limit that nobody follows any more may
-// still come with tokens that an idle pod hands back: a lease's life and grace,
-// and a sweep.
-const editSettles = 1600 * time.Millisecond
-
 // follow tells a meter that the limit is another: until nobody can send the old
 // one any more, the larger of both bounds.
 func (w *World) follow(m *meter, l limit.Limit) {
 	m.widen(l)
-	w.after(w.cfg.Lag+w.slowest()+editSettles, func() { m.narrow(w.regions[0].clock()) })
+	w.after(w.cfg.Lag+w.slowest(), func() { m.narrow(w.regions[0].clock()) })
 }
 
 // oracle is one exact counter for each key, no pods and no network: what a

@@ -99,7 +99,7 @@ func regions() []Scenario {
 			w.inRegion(1, 375, 0, end, names[1], k)
 			w.inRegion(2, 600, end/2, end, names[2], k)
 			w.at(end/2+time.Second, func() { w.Move(0, 400_000) })
-			w.at(end/2+time.Second+w.cfg.Lag+editSettles+2*w.slowest(), func() { w.Move(2, 350_000) })
+			w.at(end/2+time.Second+w.cfg.Lag+2*w.slowest(), func() { w.Move(2, 350_000) })
 		}, Check: func(_ *World, k *Key) []string {
 			return rateIs(k.meters[2], 16*time.Second, 20*time.Second, 350)
 		}},

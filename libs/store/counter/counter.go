@@ -37,7 +37,7 @@ func (c *Counter) Prepare(now time.Duration, e *store.Entry) {
 	case limit.TokenBucket:
 		c.Tokens, _ = c.Tokens.Mend(now)
 		if e.Give > 0 {
-			c.Tokens = c.Tokens.Give(now, l, e.Give, e.GivenFrom)
+			c.Tokens = c.Tokens.Give(l, e.Give, e.GivenFrom)
 		}
 	case limit.FixedWindow:
 		c.Window, _ = c.Window.Mend(now, l.Window)

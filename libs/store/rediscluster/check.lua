@@ -68,16 +68,15 @@ end
 [[- range .Entries]]
 [[- if .Bucket]]
 if b[[.N]] > now then b[[.N]] = now dirty = true end
+[[- if $.Gives]]
+if y[[.N]] > 0 and b[[.N]] >= f[[.N]] then
+  a[[.N]], dirty = a[[.N]] + y[[.N]], true
+  if a[[.N]] > B[[.N]] then a[[.N]] = B[[.N]] end
+end
+[[- end]]
 local v[[.N]] = a[[.N]]
 if b[[.N]] < now then v[[.N]] = v[[.N]] + (now - b[[.N]]) * R[[.N]] end
 if v[[.N]] > B[[.N]] then v[[.N]] = B[[.N]] end
-[[- if $.Gives]]
-if y[[.N]] > 0 and b[[.N]] >= f[[.N]] then
-  v[[.N]] = v[[.N]] + y[[.N]]
-  if v[[.N]] > B[[.N]] then v[[.N]] = B[[.N]] end
-  a[[.N]], b[[.N]], dirty = v[[.N]], now, true
-end
-[[- end]]
 [[- if not .Shadow]]
 if v[[.N]] < m[[.N]] then ok = false end
 [[- end]]
