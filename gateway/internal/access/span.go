@@ -28,10 +28,9 @@ func (h *Handler) startSpan(ctx context.Context, r *http.Request, trusted bool) 
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
 		r.Header.Del("Tracestate") // is another trace's
 	}
-	//nolint:spancheck // endSpan ends it, when the request is over
 	ctx, span := h.Tracer.Start(ctx, spanMethod(r), options...)
 	propagation.TraceContext{}.Inject(ctx, carrier)
-	return ctx, span
+	return ctx, span //nolint:spancheck // endSpan ends it, when the request is over
 }
 
 func spanMethod(r *http.Request) string {
