@@ -20,13 +20,14 @@ const (
 	nodeTimeoutMax = time.Minute
 )
 
-// While a cluster forms its node timeout is so much for each node, within these
-// bounds. A node tells every other one what it is within half of it: the less the
-// sooner, but the more nodes share a machine's cores, the longer each is silent.
+// The node timeout while a cluster forms. Nodes ask each other what they are
+// after half of it: the less the sooner. But on a machine that is busy with many
+// nodes a short one makes them suspect each other, so it begins at the least, and
+// is doubled when they are not of one mind after settleAfter times as much.
 const (
-	formingShare = 500 * time.Millisecond
-	formingMin   = 2 * time.Second // Redis lets no primary serve earlier anyway
-	formingMax   = 15 * time.Second
+	formingMin  = time.Second
+	formingMax  = 16 * time.Second
+	settleAfter = 3 // a suspicion lasts for up to twice the node timeout
 )
 
 // introduceAgain is when a node that has not answered a MEET gets another one.
@@ -103,9 +104,8 @@ func (c *RedisCluster) form(ctx context.Context, primaries int, nodeTimeout time
 		number[n] = i
 	}
 	// Slots and epochs first: what a node says when it meets another is final.
-	forming := min(max(formingMin, time.Duration(len(c.nodes))*formingShare), formingMax)
 	err := c.each(ctx, c.nodes, func(ctx context.Context, n *Node) error {
-		return n.prepare(ctx, number[n], primaries, forming)
+		return n.prepare(ctx, number[n], primaries)
 	})
 	if err != nil {
 		return err
@@ -123,20 +123,40 @@ func (c *RedisCluster) form(ctx context.Context, primaries int, nodeTimeout time
 	if err != nil {
 		return err
 	}
-	if err := c.WaitHealthy(ctx); err != nil {
+	if err := c.settle(ctx); err != nil {
 		return err
 	}
 	noFailover, set := c.cfg.Config[noFailoverDirective]
 	if !set {
 		noFailover = "no"
 	}
+	return c.configure(ctx, nodeTimeoutDirective, milliseconds(nodeTimeout), noFailoverDirective, noFailover)
+}
+
+// settle waits until all nodes know what the others are.
+func (c *RedisCluster) settle(ctx context.Context) error {
+	for timeout := formingMin; ; timeout = min(2*timeout, formingMax) {
+		if err := c.configure(ctx, nodeTimeoutDirective, milliseconds(timeout)); err != nil {
+			return err
+		}
+		attempt, cancel := context.WithTimeout(ctx, settleAfter*timeout)
+		err := c.WaitHealthy(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// configure sets directives of all nodes.
+func (c *RedisCluster) configure(ctx context.Context, directives ...string) error {
 	return c.each(ctx, c.nodes, func(ctx context.Context, n *Node) error {
-		return n.order(ctx, "CONFIG", "SET", nodeTimeoutDirective, milliseconds(nodeTimeout), noFailoverDirective, noFailover)
+		return n.order(ctx, append([]string{"CONFIG", "SET"}, directives...)...)
 	})
 }
 
-// Directives that differ while a cluster forms: pings are frequent, and a node
-// that is slow to start loses no slots by it.
+// Directives that differ while a cluster forms: a node that is slow then loses no
+// slots by it.
 const (
 	nodeTimeoutDirective = "cluster-node-timeout"
 	noFailoverDirective  = "cluster-replica-no-failover"
@@ -144,9 +164,9 @@ const (
 
 // prepare makes the i-th node ready to meet the others: epoch, slots if it is
 // one of the first, directives.
-func (n *Node) prepare(ctx context.Context, i, primaries int, nodeTimeout time.Duration) error {
+func (n *Node) prepare(ctx context.Context, i, primaries int) error {
 	orders := [][]string{
-		{"CONFIG", "SET", nodeTimeoutDirective, milliseconds(nodeTimeout), noFailoverDirective, "yes"},
+		{"CONFIG", "SET", nodeTimeoutDirective, milliseconds(formingMax), noFailoverDirective, "yes"},
 		{"CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i + 1)},
 	}
 	if i < primaries {

@@ -20,11 +20,15 @@ import (
 // atOnce bounds what is done to servers in parallel.
 const atOnce = 16
 
+// memoryFolder is where Linux keeps files in memory.
+const memoryFolder = "/dev/shm"
+
 // Redis is one or more redis-servers that were started together. Its methods are
 // safe for concurrent use.
 type Redis struct {
 	cfg   RedisConfig
 	dir   string
+	quick string // folder of what the nodes know of their cluster
 	admin User
 	trust *tls.Config // nil without TLS
 	nodes []*Node
@@ -59,7 +63,13 @@ func newRedis(cfg RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{cfg: cfg, dir: dir, admin: User{Name: adminName, Password: rand.Text()}}
+	// A node saves each change of what it knows with an fsync, and answers nobody
+	// meanwhile: a disk would be all that clusters wait for while they form.
+	quick, err := os.MkdirTemp(memoryFolder, "shiplane-nodes-")
+	if err != nil {
+		quick = dir
+	}
+	r := &Redis{cfg: cfg, dir: dir, quick: quick, admin: User{Name: adminName, Password: rand.Text()}}
 	if cfg.TLS {
 		if r.trust, err = certify(dir, cfg.Address); err != nil {
 			return nil, errors.Join(fmt.Errorf("certificates in %s: %w", dir, err), r.Close())
@@ -178,8 +188,11 @@ func (r *Redis) Close() error {
 			ending.Go(n.end)
 		}
 		ending.Wait()
+		if r.quick != r.dir {
+			r.left = os.RemoveAll(r.quick)
+		}
 		if r.cfg.Dir == "" {
-			r.left = os.RemoveAll(r.dir)
+			r.left = errors.Join(r.left, os.RemoveAll(r.dir))
 		}
 	})
 	return r.left

@@ -102,7 +102,10 @@ func redisConf(n *Node, nodeTimeout time.Duration) string {
 		`save ""`,
 		"appendonly no",
 		"enable-debug-command local",
-		"repl-diskless-sync-delay 0", // a replica need not wait for others to join it
+		"repl-diskless-sync-delay 0",     // a replica need not wait for others to join it
+		"repl-diskless-load on-empty-db", // nor for the disk
+		"repl-ping-replica-period 1",
+		"repl-timeout 10", // a copy that got stuck is begun again within a test's patience
 		"maxmemory-policy volatile-lfu",
 		fmt.Sprintf("dir %q", n.dir),
 	}
@@ -137,6 +140,7 @@ func redisConf(n *Node, nodeTimeout time.Duration) string {
 func clusterConf(n *Node, nodeTimeout time.Duration) []string {
 	lines := []string{
 		"cluster-enabled yes",
+		fmt.Sprintf("cluster-config-file %q", filepath.Join(n.servers.quick, n.name+".conf")),
 		fmt.Sprintf("cluster-port %d", n.bus.Number()),
 		nodeTimeoutDirective + " " + milliseconds(nodeTimeout),
 		"cluster-require-full-coverage no",
