@@ -197,3 +197,30 @@ func TestBrokenConnectionOpensNothing(t *testing.T) {
 		t.Error("a broken connection opened it")
 	}
 }
+
+// A replica that takes over is looked for at once and often, but not for ever;
+// a breaker that is closed is left alone.
+func TestTakeoverHurriesProbes(t *testing.T) {
+	b, changes := newBreaker()
+	b.hurry(0)
+	if len(*changes) != 0 || b.hurried != 0 {
+		t.Errorf("a closed breaker was hurried: %v", *changes)
+	}
+	b.call(0, 0, unreachable)
+	b.hurry(200 * time.Millisecond)
+	probes := 0
+	for now := 200 * time.Millisecond; now < 200*time.Millisecond+hurryFor; now += 10 * time.Millisecond {
+		if b.call(now, 0, unreachable) {
+			probes++
+		}
+		if now == 200*time.Millisecond && probes != 1 {
+			t.Fatal("no probe at once")
+		}
+	}
+	if probes != 30 {
+		t.Errorf("%d probes in %v, want 10 a second", probes, hurryFor)
+	}
+	if b.call(3400*time.Millisecond, 0, unreachable); b.probeAt < 4*time.Second {
+		t.Errorf("after %v the next probe is due at %v, want a second's pause", hurryFor, b.probeAt)
+	}
+}

@@ -145,9 +145,16 @@ func TestShardIsItsSlots(t *testing.T) {
 	s := newShards(func(string, State, State) {})
 	s.update(0, []slotRange{{0, 5460, "a"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
 	before := s.of(100)
-	s.update(0, []slotRange{{10923, 16383, "c"}, {0, 5460, "replica-of-a"}, {5461, 10922, "b"}})
+	if ok, _ := before.breaker.allow(0); !ok {
+		t.Fatal("a new shard's breaker is not closed")
+	}
+	before.breaker.done(0, 0, 0, unreachable, false)
+	s.update(time.Millisecond, []slotRange{{10923, 16383, "c"}, {0, 5460, "replica-of-a"}, {5461, 10922, "b"}})
 	if s.of(100) != before || before.name != "0" {
 		t.Errorf("after a failover the shard is %q, before %q", s.of(100).name, before.name)
+	}
+	if ok, probe := before.breaker.allow(time.Millisecond); !ok || !probe {
+		t.Error("the replica that took over was not probed at once")
 	}
 	if n := len(s.byName()); n != 3 {
 		t.Errorf("%d shards", n)

@@ -12,7 +12,8 @@
 // what the server says without having executed anything (NOSCRIPT, TRYAGAIN,
 // MOVED, ASK) is followed. A breaker a shard stops the calls once a shard is
 // clearly gone and lets one probe a second find out whether it is back. A shard
-// is its slots, not its address: a replica that takes over closes the breaker.
+// is its slots, not its address: a replica that takes over closes the breaker, and
+// as soon as the topology says that one has, probes are ten a second for a while.
 // Take returns errors that wrap store.ErrTimeout or store.ErrUnavailable; what
 // becomes of the request then is the fail mode's to say, in libs/limiter.
 //

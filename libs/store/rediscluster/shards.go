@@ -3,6 +3,7 @@ package rediscluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -105,8 +106,9 @@ func (s *shards) update(now time.Duration, ranges []slotRange) {
 // client: a new shard begins with a closed breaker.
 const (
 	topologyEvery   = 5 * time.Second
-	topologyHurry   = 250 * time.Millisecond // while a breaker is not closed: a replica may take over
-	topologyTimeout = 500 * time.Millisecond // then another node is asked
+	topologyHurry   = 250 * time.Millisecond // while a breaker is not closed, for a replica may take over, and after a failure
+	topologyTimeout = 500 * time.Millisecond // of one attempt
+	topologyAsks    = 4                      // nodes that are asked at once
 )
 
 // pace is the time until the topology is to be read again.
@@ -119,36 +121,78 @@ func (s *shards) pace() time.Duration {
 	return topologyEvery
 }
 
-// refresh asks any node for the topology. now is read when the answer is there.
+// refresh asks some nodes for the topology and takes the first answer: one of them
+// may hang. now is read when the answer is there.
 func (s *shards) refresh(ctx context.Context, client rueidis.Client, now func() time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, topologyTimeout)
 	defer cancel()
-	rows, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	type view struct {
+		ranges []slotRange
+		err    error
+	}
+	views := make(chan view, topologyAsks)
+	asked := 0
+	for _, node := range client.Nodes() { // in random order
+		if asked == topologyAsks {
+			break
+		}
+		asked++
+		go func() {
+			ranges, err := slotRanges(ctx, node)
+			views <- view{ranges, err}
+		}()
+	}
+	err := errors.New("cluster slots: no node is known")
+	for range asked {
+		select {
+		case v := <-views:
+			if v.err == nil {
+				s.update(now(), v.ranges)
+				return nil
+			}
+			err = v.err
+		case <-ctx.Done():
+			return fmt.Errorf("cluster slots: %w", ctx.Err())
+		}
+	}
+	return err
+}
+
+// slotRanges asks one node.
+func slotRanges(ctx context.Context, node rueidis.Client) ([]slotRange, error) {
+	rows, err := node.Do(ctx, node.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
-		return fmt.Errorf("cluster slots: %w", err)
+		return nil, fmt.Errorf("cluster slots: %w", err)
 	}
 	var ranges []slotRange
 	for _, row := range rows {
-		columns, err := row.ToArray()
-		if err != nil || len(columns) < 3 {
-			return fmt.Errorf("cluster slots: a row of %d columns: %w", len(columns), err)
-		}
-		r := slotRange{}
-		if r.first, err = columns[0].AsInt64(); err != nil {
-			return fmt.Errorf("cluster slots: first slot: %w", err)
-		}
-		if r.last, err = columns[1].AsInt64(); err != nil {
-			return fmt.Errorf("cluster slots: last slot: %w", err)
-		}
-		node, err := columns[2].ToArray()
-		if err != nil || len(node) < 3 {
-			return fmt.Errorf("cluster slots: a node of %d columns: %w", len(node), err)
-		}
-		if r.owner, err = node[2].ToString(); err != nil {
-			return fmt.Errorf("cluster slots: node id: %w", err)
+		r, err := rangeOf(row)
+		if err != nil {
+			return nil, fmt.Errorf("cluster slots: %w", err)
 		}
 		ranges = append(ranges, r)
 	}
-	s.update(now(), ranges)
-	return nil
+	return ranges, nil
+}
+
+// rangeOf reads a row: the first slot, the last, and the nodes, the owner first.
+func rangeOf(row rueidis.RedisMessage) (r slotRange, err error) {
+	columns, err := row.ToArray()
+	if err != nil || len(columns) < 3 {
+		return r, fmt.Errorf("a row of %d columns: %w", len(columns), err)
+	}
+	if r.first, err = columns[0].AsInt64(); err != nil {
+		return r, fmt.Errorf("first slot: %w", err)
+	}
+	if r.last, err = columns[1].AsInt64(); err != nil {
+		return r, fmt.Errorf("last slot: %w", err)
+	}
+	node, err := columns[2].ToArray()
+	if err != nil || len(node) < 3 {
+		return r, fmt.Errorf("a node of %d columns: %w", len(node), err)
+	}
+	if r.owner, err = node[2].ToString(); err != nil {
+		return r, fmt.Errorf("node id: %w", err)
+	}
+	return r, nil
 }

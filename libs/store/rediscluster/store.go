@@ -154,9 +154,9 @@ func (s *Store) connect(option rueidis.ClientOption) {
 	for attempt := 0; ; attempt++ {
 		client, err := rueidis.NewClient(option)
 		if err == nil {
-			s.client.Store(&client)
-			s.cfg.Logger.Info("connected to the counter store", "addresses", option.InitAddress)
-			break
+			s.follow(client, option.InitAddress)
+			client.Close()
+			return
 		}
 		if attempt == 0 {
 			s.cfg.Logger.Error("the counter store cannot be reached; fail modes decide until it can", "addresses", option.InitAddress, "error", err)
@@ -165,22 +165,32 @@ func (s *Store) connect(option rueidis.ClientOption) {
 			return
 		}
 	}
-	client := *s.client.Load()
-	defer client.Close()
+}
+
+// follow reads the topology until the store is closed. Calls begin after the
+// first look: a node that hangs then is the matter of its own shard.
+func (s *Store) follow(client rueidis.Client, addresses []string) {
+	now := func() time.Duration { return time.Since(s.start) }
 	for logged := false; ; {
-		err := s.shards.refresh(s.ctx, client, func() time.Duration { return time.Since(s.start) })
+		err := s.shards.refresh(s.ctx, client, now)
+		if s.client.CompareAndSwap(nil, &client) {
+			s.cfg.Logger.Info("connected to the counter store", "addresses", addresses)
+		}
 		if standalone(err) {
 			<-s.ctx.Done()
 			return
 		}
-		if err != nil && !logged {
-			s.cfg.Logger.Warn("the cluster's topology cannot be read", "error", err)
-		}
-		logged = err != nil
 		pace := s.shards.pace()
-		if pace == topologyEvery {
+		switch {
+		case err != nil:
+			pace = topologyHurry
+			if !logged {
+				s.cfg.Logger.Warn("the cluster's topology cannot be read", "error", err)
+			}
+		case pace == topologyEvery:
 			s.warm(client)
 		}
+		logged = err != nil
 		if !s.sleep(pace) {
 			return
 		}
