@@ -38,7 +38,7 @@ func TestDocumentNamesEveryFlag(t *testing.T) {
 	}
 	// Every flag that a recipe uses is one.
 	for _, used := range names("(?:^|[ `(])--([a-z0-9-]+)", string(text)) {
-		commands := []string{"json", "account", "plan"} // of explain and check
+		commands := []string{"json", "account", "plan", "ip", "user"} // of check, explain and key
 		if !slices.Contains(helped, used) && !slices.Contains(commands, used) {
 			t.Errorf("the document uses --%s, which is no flag", used)
 		}

@@ -19,6 +19,7 @@ type commands struct {
 
 	Check   checkCommand   `cmd:"" help:"Read rules, keys and flags, and print what is wrong or which rules requests meet."`
 	Explain explainCommand `cmd:"" help:"Print which rules one request meets, with which limits, and what it would be charged."`
+	Key     keyCommand     `cmd:"" help:"Print what the store holds of one account, address or user."`
 }
 
 // errHelp ends a command line that asked for help only.
@@ -46,6 +47,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return cmd.HashKey.run(stdin, stdout, stderr)
 	case selected == "check":
 		return cmd.Check.run(stdout)
+	case selected == "key":
+		return cmd.Key.run(stdout)
 	case strings.HasPrefix(selected, "explain"): // and its arguments
 		return cmd.Explain.run(stdin, stdout)
 	}

@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	counters, err := openStore(process, cfg.Store, metrics.Provider(), log)
+	counters, top, err := openCountedStore(process, cfg.Store, metrics.Provider(), log)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
 		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
-	admin, err := process.Serve("--admin", cfg.Admin, serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler())
+	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top))
 	if err != nil {
 		return err
 	}
