@@ -15,7 +15,7 @@ import (
 // SlotLength is how much of a run is one line of its timeline.
 const SlotLength = 250 * time.Millisecond
 
-// Slot is what became of the requests of some streams that were due within it.
+// Slot is what became of the requests of some streams that were sent within it.
 type Slot struct {
 	Admitted, Refused, Unavailable int64 // requests
 	Tokens                         int64 // admitted
@@ -73,13 +73,13 @@ func newTimeline() *Timeline {
 // Now is the time since the run began.
 func (t *Timeline) Now() time.Duration { return time.Since(t.start) }
 
-// record puts down one decision on a request that was due at due.
-func (t *Timeline) record(s *Stream, due, took time.Duration, d *limit.Decision) {
+// record puts down one decision on a request.
+func (t *Timeline) record(s *Stream, sent, took time.Duration, d *limit.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot := at(t.slots[s], due)
+	slot := at(t.slots[s], sent)
 	t.slots[s] = slot
-	one := &slot[due/SlotLength]
+	one := &slot[sent/SlotLength]
 	switch d.Verdict {
 	case limit.Allowed:
 		one.Admitted++

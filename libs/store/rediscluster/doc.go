@@ -17,6 +17,9 @@
 // Take returns errors that wrap store.ErrTimeout or store.ErrUnavailable; what
 // becomes of the request then is the fail mode's to say, in libs/limiter.
 //
+// A standalone server that has become a replica is left, and its name looked up
+// anew: it may be another server's.
+//
 // A server that is absent when the store is made is an outage like any other:
 // New does not fail, and the store connects when it can.
 //

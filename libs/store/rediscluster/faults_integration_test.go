@@ -373,3 +373,22 @@ func order(t *testing.T, n *testenv.Node, command ...string) {
 		t.Fatalf("%s: %v: %v", n.Name(), command, err)
 	}
 }
+
+// A standalone server that has become a replica is not held on to: another one may
+// have its name by now. When it can be written to again it is used again.
+func TestReadOnlyServerIsLeft(t *testing.T) {
+	n := envtest.Redis(t, testenv.RedisConfig{Proxied: true, Users: []testenv.User{app}}).Nodes()[0]
+	s := open(t, []string{n.Address()}, nil)
+	who := subject(t, 1)
+	answers(t, s, who)
+	order(t, n, "REPLICAOF", "127.0.0.1", "1") // where nobody is
+	fails(t, s, who, store.ErrUnavailable, "readonly")
+	before := n.Proxy().Accepted()
+	for end := time.Now().Add(patience); n.Proxy().Accepted() == before; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no new connection within %v", patience)
+		}
+	}
+	order(t, n, "REPLICAOF", "NO", "ONE")
+	answers(t, s, who)
+}

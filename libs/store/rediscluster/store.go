@@ -69,6 +69,7 @@ type Store struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
+	demoted chan struct{}        // a server said that it is read only
 	driven  func() time.Duration // for tests: the scripts' clock
 }
 
@@ -100,7 +101,7 @@ func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
 	if driven != nil {
 		clock = drivenClock
 	}
-	s := &Store{cfg: cfg, start: time.Now(), driven: driven}
+	s := &Store{cfg: cfg, start: time.Now(), driven: driven, demoted: make(chan struct{}, 1)}
 	if s.scripts, err = newScripts(clock); err != nil {
 		return nil, err
 	}
@@ -149,35 +150,40 @@ func (cfg *Config) option() (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// connect makes the client, however long it takes, and then follows the topology.
+// connect makes the client, however long it takes, and another one where a
+// standalone server has become a replica: its name may be another server's by now.
 func (s *Store) connect(option rueidis.ClientOption) {
-	for attempt := 0; ; attempt++ {
+	for logged := false; ; {
 		client, err := rueidis.NewClient(option)
 		if err == nil {
 			s.follow(client, option.InitAddress)
 			client.Close()
-			return
-		}
-		if attempt == 0 {
+		} else if !logged {
 			s.cfg.Logger.Error("the counter store cannot be reached; fail modes decide until it can", "addresses", option.InitAddress, "error", err)
 		}
+		logged = err != nil
 		if !s.sleep(time.Duration(float64(connectPause) * (0.5 + rand.Float64()))) {
 			return
 		}
 	}
 }
 
-// follow reads the topology until the store is closed. Calls begin after the
-// first look: a node that hangs then is the matter of its own shard.
+// follow reads the topology until the store is closed, or until a standalone server
+// is none to write to any more. Calls begin after the first look: a node that hangs
+// then is the matter of its own shard.
 func (s *Store) follow(client rueidis.Client, addresses []string) {
 	now := func() time.Duration { return time.Since(s.start) }
-	for logged := false; ; {
+	for first, logged := true, false; ; first = false {
 		err := s.shards.refresh(s.ctx, client, now)
-		if s.client.CompareAndSwap(nil, &client) {
+		if first {
+			s.client.Store(&client)
 			s.cfg.Logger.Info("connected to the counter store", "addresses", addresses)
 		}
 		if standalone(err) {
-			<-s.ctx.Done()
+			select {
+			case <-s.demoted:
+			case <-s.ctx.Done():
+			}
 			return
 		}
 		pace := s.shards.pace()
@@ -316,8 +322,14 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 	a := await(ctx, s.cfg.Timeout, answers)
 	now := time.Since(s.start)
 	class := classify(a.err)
-	if class == classBug {
+	switch class {
+	case classBug:
 		s.complain(shard.name, a.err)
+	case classReadOnly:
+		select {
+		case s.demoted <- struct{}{}:
+		default:
+		}
 	}
 	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
