@@ -1,0 +1,205 @@
+package redisbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/testenv"
+)
+
+// ample is a limit that is never reached.
+var ample = limit.Limit{Rate: 1e6, Burst: 1e8}
+
+// contestant is one way to call the server.
+type contestant struct {
+	name   string
+	limits int // that one call checks
+	slice  func(ctx context.Context, length time.Duration) (perSecond float64, err error)
+}
+
+// bench is a server and what calls it.
+type bench struct {
+	throughputCommand
+	node     *testenv.Node
+	subjects []limit.Subject
+	sha      string // of the script of the bare pipelines
+	closers  []func()
+}
+
+func (c *throughputCommand) run(ctx context.Context, out io.Writer) (err error) {
+	servers, err := testenv.StartRedis(ctx, testenv.RedisConfig{})
+	if err != nil {
+		return err
+	}
+	b := &bench{throughputCommand: *c, node: servers.Nodes()[0]}
+	defer func() {
+		for _, end := range b.closers {
+			end()
+		}
+		err = errors.Join(err, servers.Close())
+	}()
+	for i := range c.Accounts {
+		s, err := limit.NewSubject("public-api", limit.Account, AccountID(i))
+		if err != nil {
+			return err
+		}
+		b.subjects = append(b.subjects, s)
+	}
+	all, err := b.contestants(ctx)
+	if err != nil {
+		return err
+	}
+	rates := make([][]float64, len(all))
+	for begin := time.Now(); len(rates[0]) == 0 || time.Since(begin) < c.For; {
+		for i, one := range all {
+			perSecond, err := one.slice(ctx, c.Slice)
+			if err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+			rates[i] = append(rates[i], perSecond)
+		}
+	}
+	return report(out, all, rates)
+}
+
+// report prints medians, and ratios as medians over the turns: to the first.
+func report(out io.Writer, all []contestant, rates [][]float64) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "%d turns\tlimits a call\tcalls/s\t%s is\t\n", len(rates[0]), all[0].name)
+	for i, one := range all {
+		ratios := make([]float64, len(rates[i]))
+		for k := range ratios {
+			ratios[k] = rates[0][k] / rates[i][k]
+		}
+		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.2fx\t\n", one.name, one.limits, median(rates[i]), median(ratios))
+	}
+	return table.Flush()
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
+	two, one := []*limit.Rule{bucketRule("account"), bucketRule("route")}, []*limit.Rule{bucketRule("account")}
+	s, err := rediscluster.New(rediscluster.Config{URL: "redis://" + b.node.Address(), Timeout: fillTimeout, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, s.Close)
+	if err := insist(ctx, func() error { return b.take(ctx, s, two, 0) }); err != nil {
+		return nil, err
+	}
+	bare, err := b.bare(ctx, two)
+	if err != nil {
+		return nil, err
+	}
+	// A connection for each call in flight: these clients do not pipeline by themselves.
+	client := redis.NewClient(&redis.Options{Addr: b.node.Address(), PoolSize: b.InFlight})
+	b.closers = append(b.closers, func() { _ = client.Close() })
+	gcra, err := b.throttled(client)
+	if err != nil {
+		return nil, err
+	}
+	rate := redis_rate.NewLimiter(client)
+	quota := redis_rate.Limit{Rate: int(ample.Rate), Burst: int(ample.Burst), Period: time.Second}
+	return []contestant{
+		{"rediscluster, 2 buckets", 2, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, two, i) })},
+		{"bare pipelines of the same script", 2, bare},
+		{"rediscluster, 1 bucket", 1, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, one, i) })},
+		{"go-redis/redis_rate", 1, b.calling(func(ctx context.Context, i int) error {
+			result, err := rate.Allow(ctx, b.subjects[i].ID(), quota)
+			return admitted(err, err == nil && result.Allowed == 1)
+		})},
+		{"throttled, its store on go-redis", 1, b.calling(gcra)},
+	}, nil
+}
+
+func bucketRule(id string) *limit.Rule {
+	return newRule(id, limit.Account, limit.TokenBucket, ample)
+}
+
+func (b *bench) take(ctx context.Context, s store.Store, rules []*limit.Rule, i int) error {
+	ask := askOf(b.subjects[i], rules)
+	var result store.Result
+	err := s.Take(ctx, &ask, &result)
+	return admitted(err, result.Allowed)
+}
+
+func askOf(subject limit.Subject, rules []*limit.Rule) store.Ask {
+	ask := store.Ask{Subject: subject}
+	for _, r := range rules {
+		ask.Entries = append(ask.Entries, store.Entry{Rule: r, Limit: r.Limit, Need: 1, Want: 1})
+	}
+	return ask
+}
+
+// admitted is an error where a call failed or refused: then it is not what is
+// to be measured.
+func admitted(err error, allowed bool) error {
+	if err == nil && !allowed {
+		return errors.New("refused under an ample limit")
+	}
+	return err
+}
+
+func (b *bench) throttled(client *redis.Client) (func(context.Context, int) error, error) {
+	kept, err := goredisstore.NewCtx(client, "throttled:")
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := throttled.NewGCRARateLimiterCtx(kept, throttled.RateQuota{MaxRate: throttled.PerSec(int(ample.Rate)), MaxBurst: int(ample.Burst)})
+	if err != nil {
+		return nil, err
+	}
+	// Two writers of a key at once are one too many for its compare and swap.
+	limiter.SetMaxCASAttemptsLimit(1000)
+	return func(ctx context.Context, i int) error {
+		limited, _, err := limiter.RateLimitCtx(ctx, b.subjects[i].ID(), 1)
+		return admitted(err, !limited)
+	}, nil
+}
+
+// calling makes a slice of calls in so many goroutines, spread over the accounts.
+func (b *bench) calling(call func(ctx context.Context, i int) error) func(context.Context, time.Duration) (float64, error) {
+	return func(ctx context.Context, length time.Duration) (float64, error) {
+		var calls atomic.Int64
+		var failed atomic.Pointer[error]
+		var working sync.WaitGroup
+		begin := time.Now()
+		for g := range b.InFlight {
+			working.Go(func() {
+				for i := g; time.Since(begin) < length && failed.Load() == nil; i += b.InFlight {
+					if err := call(ctx, i%b.Accounts); err != nil {
+						failed.CompareAndSwap(nil, &err)
+						return
+					}
+					calls.Add(1)
+				}
+			})
+		}
+		working.Wait()
+		took := time.Since(begin)
+		if err := failed.Load(); err != nil {
+			return 0, *err
+		}
+		return float64(calls.Load()) / took.Seconds(), nil
+	}
+}
