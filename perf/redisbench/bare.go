@@ -17,13 +17,10 @@ import (
 	"github.com/shiplane/limits/libs/store/rediscluster"
 )
 
-// connections that the bare pipelines use: as many as the store's client has.
-const connections = 4
-
 // bare sends the calls that Take makes, by EVALSHA, in pipelines: on each
 // connection so many at once that all together are in flight, and the next ones
 // when all of these were answered, as redis-benchmark -P does.
-func (b *bench) bare(ctx context.Context, rules []*limit.Rule) (func(context.Context, time.Duration) (float64, error), error) {
+func (b *bench) bare(ctx context.Context, rules []*limit.Rule, connections int) (func(context.Context, time.Duration) (float64, error), error) {
 	commands := make([][]byte, len(b.subjects))
 	for i, subject := range b.subjects {
 		ask := askOf(subject, rules)

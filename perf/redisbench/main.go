@@ -20,7 +20,7 @@ type commands struct {
 // memoryCommand fills servers and prints what that took.
 type memoryCommand struct {
 	Accounts int `default:"1000000" help:"Accounts of each shape, 100000 to 10000000."`
-	Logins   int `default:"1000000" help:"Users with a login log, 100000 to 10000000."`
+	Logins   int `default:"1000000" help:"Login attempts, of as many users and of a fifth of them, 100000 to 10000000."`
 }
 
 // Validate implements kong's check of values.
@@ -40,7 +40,7 @@ func (c *memoryCommand) run(ctx context.Context, out io.Writer) error {
 	for _, sh := range []Shape{TwoBuckets, SevenBuckets, OneLogin, FiveLogins} {
 		n := c.Accounts
 		if sh.Kind == OneLogin.Kind {
-			n = c.Logins
+			n = c.Logins / sh.Attempts
 		}
 		m, err := MeasureMemory(ctx, sh, n)
 		if err != nil {

@@ -26,6 +26,10 @@ import (
 // ample is a limit that is never reached.
 var ample = limit.Limit{Rate: 1e6, Burst: 1e8}
 
+// pipelines is how many connections the bare pipelines use: as many as the
+// store's client has.
+const pipelines = 4
+
 // contestant is one way to call the server.
 type contestant struct {
 	name   string
@@ -107,7 +111,11 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 	if err := insist(ctx, func() error { return b.take(ctx, s, two, 0) }); err != nil {
 		return nil, err
 	}
-	bare, err := b.bare(ctx, two)
+	pipelined, err := b.bare(ctx, two, pipelines)
+	if err != nil {
+		return nil, err
+	}
+	single, err := b.bare(ctx, two, b.InFlight)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +130,8 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 	quota := redis_rate.Limit{Rate: int(ample.Rate), Burst: int(ample.Burst), Period: time.Second}
 	return []contestant{
 		{"rediscluster, 2 buckets", 2, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, two, i) })},
-		{"bare pipelines of the same script", 2, bare},
+		{fmt.Sprintf("the same script, bare, %d connections x %d", pipelines, max(1, b.InFlight/pipelines)), 2, pipelined},
+		{fmt.Sprintf("the same script, bare, %d connections x 1", b.InFlight), 2, single},
 		{"rediscluster, 1 bucket", 1, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, one, i) })},
 		{"go-redis/redis_rate", 1, b.calling(func(ctx context.Context, i int) error {
 			result, err := rate.Allow(ctx, b.subjects[i].ID(), quota)
