@@ -12,9 +12,9 @@ slower limit has made too early.
 
 KEYS[1] is the record of token buckets and windows, if the shape has any: the
 time at which the key expires (double, µs), never less than half a grace after
-its last counter is full or void, then 20 bytes a rule: tag (uint32), a, b (doubles). a is
-the tokens and b the time of the last write, or a the count and b the beginning
-of the window. Entries of rules that are not asked for are copied undecoded, and
+its last counter is full or void, then 20 bytes a rule: tag (uint32), a, b
+(doubles). a is the tokens and b the time of the last write, or a the count and
+b the beginning of the window. Entries of rules that are not asked for are copied undecoded, and
 a rule that takes nothing and has no entry gets none. The length modulo 20, 8, is
 the version of this format: another one is an error. The other keys are logs,
 sorted sets of attempts: score the time, member the attempt's 8 bytes and its
@@ -69,7 +69,7 @@ end
 [[- if .Bucket]]
 if b[[.N]] > now then b[[.N]] = now dirty = true end
 [[- if $.Gives]]
-if y[[.N]] > 0 and b[[.N]] >= f[[.N]] then
+if p[[.N]] and y[[.N]] > 0 and b[[.N]] >= f[[.N]] then
   a[[.N]], dirty = a[[.N]] + y[[.N]], true
   if a[[.N]] > B[[.N]] then a[[.N]] = B[[.N]] end
 end
@@ -85,7 +85,7 @@ if b[[.N]] > now then b[[.N]] = w[[.N]] dirty = true end
 local c[[.N]] = a[[.N]]
 if b[[.N]] < w[[.N]] then c[[.N]] = 0 end
 [[- if $.Gives]]
-if y[[.N]] > 0 and f[[.N]] - f[[.N]] % L[[.N]] == w[[.N]] then
+if p[[.N]] and y[[.N]] > 0 and f[[.N]] - f[[.N]] % L[[.N]] == w[[.N]] then
   c[[.N]] = c[[.N]] - y[[.N]]
   if c[[.N]] < 0 then c[[.N]] = 0 end
   a[[.N]], b[[.N]], dirty = c[[.N]], w[[.N]], true
