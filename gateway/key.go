@@ -181,14 +181,14 @@ func viewOf(subject limit.Subject, charges []limit.Charge, r rediscluster.Readin
 		if charge.Limit != charge.Rule.Limit {
 			v.Of = charge.Rule.Limit.String()
 		}
-		switch {
-		case charge.Rule.Algorithm == limit.TokenBucket:
+		switch charge.Rule.Algorithm {
+		case limit.TokenBucket:
 			v.Tokens = &held.Level
 			if held.Found {
 				written := store.Epoch.Add(held.Counter.Tokens.At)
 				v.Written = &written
 			}
-		case charge.Rule.Algorithm == limit.SlidingLog:
+		case limit.SlidingLog:
 			for _, a := range held.Counter.Log.Live(r.At, charge.Limit.Window) {
 				v.Attempts = append(v.Attempts, attempt{store.Epoch.Add(a.At), a.Count})
 				v.Count += a.Count
