@@ -55,6 +55,8 @@ func unidentified(err error) *refusal {
 		unauthorized(CodeBadAccount, "The header that names the account cannot be read, or is there twice.")
 	case errors.Is(err, identity.ErrKeyRequired):
 		unauthorized(CodeKeyRequired, "An account is required: send an API key as X-Api-Key, or a key or token as Authorization: Bearer.")
+	case errors.Is(err, identity.ErrTwoBearers):
+		unauthorized(CodeUnknownKey, "The field Authorization is there more than once.")
 	default:
 		unauthorized(CodeUnknownKey, "The API key is unknown.")
 	}

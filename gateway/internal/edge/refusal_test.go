@@ -28,6 +28,7 @@ func TestEachReasonHasItsAnswer(t *testing.T) {
 		detail string
 	}{
 		{identity.ErrUnknownKey, 401, CodeUnknownKey, "unknown"},
+		{identity.ErrTwoBearers, 401, CodeUnknownKey, "more than once"},
 		{identity.ErrKeyRequired, 401, CodeKeyRequired, "required"},
 		{identity.ErrBadAccount, 401, CodeBadAccount, "cannot be read"},
 		{fmt.Errorf("%w: it has expired", jwks.ErrInvalid), 401, respond.CodeInvalidToken, "The token is not valid: it has expired."},

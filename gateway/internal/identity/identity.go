@@ -4,12 +4,13 @@
 // Sources of an account, in this order; each is off unless it is configured, and
 // the first one that a request holds decides alone:
 //
-//  1. X-Api-Key (Keys). One that is unknown, empty or there twice is refused, also
-//     beside other credentials: a mistyped key must not pass as somebody else, or
-//     as nobody.
+//  1. X-Api-Key (Keys). One that is unknown, empty, there twice or spelled with an
+//     underscore, which the upstream may take for a dash, is refused, also beside
+//     other credentials: a mistyped key must not pass as somebody else, or as nobody.
 //  2. The account header (AccountHeader), only of a trusted proxy. Of anybody else
 //     it is not read, and Clean takes it out of the request.
-//  3. Authorization: Bearer with a known key (Keys).
+//  3. Authorization: Bearer with a known key (Keys). Two Authorization fields are
+//     refused if either Keys or Tokens are on: the upstream may read the other one.
 //  4. Authorization: Bearer with a JSON Web Token (Tokens). One that does not hold
 //     is refused.
 //  5. Without any of them, and with a bearer token of another form, which may be
@@ -35,6 +36,7 @@ import (
 var (
 	ErrUnknownKey  = errors.New("the API key is unknown")
 	ErrKeyRequired = errors.New("an account is required")
+	ErrTwoBearers  = errors.New("the field Authorization is there twice")
 	ErrBadAccount  = errors.New("the account header cannot be read") // a fault of the trusted proxy
 )
 
@@ -68,13 +70,10 @@ const accountMax = 256
 // Account returns who sent a request. The error is one of this package's, or of
 // Tokens.
 func (i *Identifier) Account(r *http.Request) (Account, error) {
-	if presented, ok := r.Header["X-Api-Key"]; ok && i.Keys != nil {
-		if len(presented) == 1 {
-			if key := i.Keys.Current().Find(presented[0]); key != nil {
-				return Account{key.Account, key.Plan}, nil
-			}
+	if i.Keys != nil {
+		if key, ok, err := i.fromKey(r.Header); ok || err != nil {
+			return key, err
 		}
-		return Account{}, ErrUnknownKey
 	}
 	if account, ok, err := i.fromHeader(r); ok || err != nil {
 		return account, err
@@ -84,6 +83,26 @@ func (i *Identifier) Account(r *http.Request) (Account, error) {
 		err = ErrKeyRequired
 	}
 	return account, err
+}
+
+// fromKey reads X-Api-Key; ok is false if there is none.
+func (i *Identifier) fromKey(h http.Header) (account Account, ok bool, err error) {
+	const field = "X-Api-Key"
+	for name := range h {
+		if name != field && Dashed(name) == field {
+			return Account{}, false, ErrUnknownKey
+		}
+	}
+	presented, ok := h[field]
+	if !ok {
+		return Account{}, false, nil
+	}
+	if len(presented) == 1 {
+		if key := i.Keys.Current().Find(presented[0]); key != nil {
+			return Account{key.Account, key.Plan}, true, nil
+		}
+	}
+	return Account{}, false, ErrUnknownKey
 }
 
 // fromHeader reads what a trusted proxy says; ok is false if it says nothing.
@@ -107,6 +126,9 @@ func (i *Identifier) fromHeader(r *http.Request) (account Account, ok bool, err 
 }
 
 func (i *Identifier) fromBearer(r *http.Request) (Account, error) {
+	if len(r.Header["Authorization"]) > 1 && (i.Keys != nil || i.Tokens != nil) {
+		return Account{}, ErrTwoBearers
+	}
 	token, ok := bearer(r.Header)
 	if !ok {
 		return Account{}, nil
@@ -145,14 +167,18 @@ func Readable(account string) bool {
 	return account != "" && len(account) <= accountMax
 }
 
-// bearer returns the token of Authorization: Bearer; the scheme's case is free.
+// bearer returns the token of Authorization: Bearer; the scheme's case is free, and
+// a tab ends it as a space does: many servers take both.
 func bearer(h http.Header) (token string, ok bool) {
 	values := h["Authorization"]
 	if len(values) != 1 {
 		return "", false
 	}
-	scheme, token, ok := strings.Cut(values[0], " ")
-	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+	end := strings.IndexAny(values[0], " \t")
+	if end < 0 || !strings.EqualFold(values[0][:end], "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(values[0][end:]), true
 }
 
 // Clean takes out of a request what only a trusted proxy may say, if none sent it:
@@ -163,10 +189,7 @@ func (i *Identifier) Clean(r *http.Request) {
 		return
 	}
 	for name := range r.Header {
-		dashed := name
-		if strings.Contains(name, "_") {
-			dashed = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		}
+		dashed := Dashed(name)
 		if dashed == i.AccountHeader || dashed == i.PlanHeader || dashed == i.AddressHeader && i.singleAddress() {
 			delete(r.Header, name)
 		}

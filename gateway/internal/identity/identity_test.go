@@ -77,12 +77,18 @@ func TestOneCredentialDecides(t *testing.T) {
 		{"unknown key", http.Header{key: {"theirs"}}, Account{}, ErrUnknownKey, nil},
 		{"empty key", http.Header{key: {""}}, Account{}, ErrUnknownKey, nil},
 		{"key twice", http.Header{key: {"ours", "ours"}}, Account{}, ErrUnknownKey, nil},
+		{"key with underscores", http.Header{"X_api_key": {"ours"}}, Account{}, ErrUnknownKey, nil},
+		{"key with one underscore", http.Header{"X-Api_key": {"ours"}, bearer: {"Bearer token"}}, Account{}, ErrUnknownKey, nil},
+		{"key in two spellings", http.Header{key: {"ours"}, "X_Api_Key": {"other"}}, Account{}, ErrUnknownKey, nil},
 		{"odd key", http.Header{key: {"{acct}: %00 \\"}}, Account{}, ErrUnknownKey, nil},
 		{"our key as token", http.Header{bearer: {"Bearer ours"}}, Account{"acct_1", "free"}, nil, nil},
 		{"our key as token, other case", http.Header{bearer: {"bEARER  ours"}}, Account{"acct_1", "free"}, nil, nil},
+		{"our key as token, after a tab", http.Header{bearer: {"Bearer\tours"}}, Account{"acct_1", "free"}, nil, nil},
+		{"forged token after a tab and a space", http.Header{bearer: {"Bearer\t forged"}}, Account{}, errForged, nil},
 		{"another's token", http.Header{bearer: {"Bearer theirs"}}, Account{}, nil, ErrUnknownKey},
 		{"basic", http.Header{bearer: {"Basic b3Vycw=="}}, Account{}, nil, ErrKeyRequired},
-		{"tokens twice", http.Header{bearer: {"Bearer ours", "Bearer ours"}}, Account{}, nil, ErrKeyRequired},
+		{"tokens twice", http.Header{bearer: {"Bearer ours", "Bearer ours"}}, Account{}, ErrTwoBearers, nil},
+		{"basic beside a token", http.Header{bearer: {"Basic b3Vycw==", "Bearer token"}}, Account{}, ErrTwoBearers, nil},
 		{"signed token", http.Header{bearer: {"Bearer token"}}, Account{"acct_3", "growth"}, nil, nil},
 		{"signed token without plan", http.Header{bearer: {"Bearer planless"}}, Account{"acct_3", "starter"}, nil, nil},
 		{"forged token", http.Header{bearer: {"Bearer forged"}}, Account{}, errForged, nil},
@@ -126,7 +132,7 @@ func TestSourceThatIsNotConfiguredIsNotRead(t *testing.T) {
 	off := Identifier{Trusted: trusted}
 	for _, h := range []http.Header{
 		{"X-Api-Key": {"ours"}}, {"Authorization": {"Bearer ours"}}, {"Authorization": {"Bearer token"}}, {"Authorization": {"Bearer forged"}},
-		{"X-Account": {"acct_4"}}, {"": {"acct_4"}},
+		{"X-Account": {"acct_4"}}, {"": {"acct_4"}}, {"X_Api_Key": {"ours"}}, {"Authorization": {"Bearer ours", "Bearer ours"}},
 	} {
 		if got, err := off.Account(request(proxy, h)); got != (Account{}) || err != nil {
 			t.Errorf("%v: %+v, %v", h, got, err)
