@@ -211,6 +211,8 @@ func TestLoginsAreHeldByAddressAndByName(t *testing.T) {
 		{object, `{"username":"eve","Username":"bob"}`, userfield.CodeUserAmbiguous, nil},
 		{form, "username=eve&username=bob", userfield.CodeUserAmbiguous, nil},
 		{form, "username=eve&username[]=bob", userfield.CodeUserAmbiguous, nil},
+		{form, `{"username":"bob","password":"x","a":"&username=r1&"}`, userfield.CodeBodyUnreadable, nil},
+		{form, `{"username":"bob","password":"x"}&username=r1`, userfield.CodeBodyUnreadable, nil},
 		{form, "username=bob%00", userfield.CodeUserAmbiguous, nil},
 		{object, "\x1f\x8b\x08bob", userfield.CodeBodyUnreadable, []string{"Content-Encoding", "gzip"}},
 		{object + "; charset=utf-16le", "{\x00\"\x00", userfield.CodeBodyUnreadable, nil},

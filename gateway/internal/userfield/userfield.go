@@ -7,7 +7,8 @@
 // once), in UTF-8, not compressed, and refuses everything else: a member that
 // stands twice or in a spelling that some servers take for it, a field in the query
 // beside the body's, a form that declares another charset in itself, a name with
-// control characters or with what is no character, something after the end.
+// control characters or with what is no character, something after the end, a form
+// that looks like JSON or XML.
 package userfield
 
 import (
@@ -153,6 +154,9 @@ func checkName(name, field string) *Refusal {
 	return nil
 }
 
+// blank reports what some server takes for white space: U+FEFF is to JavaScript.
+func blank(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
+
 // notInQuery refuses a query that names the user, too: some servers merge both, and
 // some of them prefer the query's.
 func notInQuery(query, field string) *Refusal {
@@ -227,6 +231,10 @@ func fromJSON(body []byte, field string) (name string, refusal *Refusal) {
 }
 
 func fromForm(body []byte, field string) (name string, refusal *Refusal) {
+	// A server that goes by what a body looks like takes `{"a":"&b=c&"}` for JSON.
+	if start := bytes.TrimLeftFunc(body, blank); len(start) > 0 && strings.IndexByte("{[\"<", start[0]) >= 0 {
+		return "", refuse(CodeBodyUnreadable, "The form in the body looks like JSON or XML.")
+	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
 		return "", refuse(CodeBodyUnreadable, "The form in the body cannot be read.")
