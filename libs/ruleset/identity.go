@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -61,18 +62,21 @@ func (n Naming) AddressID(address netip.Addr) string {
 func (n Naming) ipv6Prefix() int { return cmp.Or(n.IPv6Prefix, IPv6PrefixDefault) }
 
 // UserID returns the id of the subject that a user name belongs to, the same
-// for all spellings that people take for one: white space around it trimmed,
-// case folded (unless ExactUsers), in Unicode's normal form C. It is "" for a name
-// of white space.
+// for all spellings that people take for one: white space around it trimmed (U+FEFF
+// is, as in JavaScript), case folded (unless ExactUsers), in Unicode's normal form C.
+// It is "" for a name of white space.
 func (n Naming) UserID(name string) string {
 	if n.ExactUsers {
-		return strings.TrimSpace(norm.NFC.String(name))
+		return strings.TrimFunc(norm.NFC.String(name), blank)
 	}
 	// Some letters fold to what is not in normal form, or fold only when
 	// decomposed (Unicode 3.13, D145), and some spaces appear by normalising.
 	folded := cases.Fold().String(norm.NFD.String(name))
-	return strings.TrimSpace(norm.NFC.String(folded))
+	return strings.TrimFunc(norm.NFC.String(folded), blank)
 }
+
+// blank reports what is white space to any of the servers behind.
+func blank(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
 
 // identityID returns the id of the subject that an override's key means. The
 // error says what is wanted.

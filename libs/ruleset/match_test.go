@@ -200,13 +200,17 @@ func TestAddressIDIsOnePerSubscriber(t *testing.T) {
 func TestUserIDIsOnePerName(t *testing.T) {
 	var naming Naming
 	for _, spellings := range [][]string{
-		{"joe", "Joe", " JOE\t", "\u00a0joe\u2003"}, {"stra\u00dfe", "STRASSE"}, {"J\u00fcrgen", "ju\u0308rgen"}, {"", " ", "\u2000"}, {"j oe"}, {"jo"},
+		{"joe", "Joe", " JOE\t", "\u00a0joe\u2003", "\ufeffjoe", "joe \ufeff"}, {"stra\u00dfe", "STRASSE"}, {"J\u00fcrgen", "ju\u0308rgen"}, {"", " ", "\u2000", "\ufeff"}, {"j oe"}, {"jo"},
 	} {
 		for _, s := range spellings {
 			if got, want := naming.UserID(s), naming.UserID(spellings[0]); got != want {
 				t.Errorf("%q: %q, want %q", s, got, want)
 			}
 		}
+	}
+	exact := Naming{ExactUsers: true}
+	if exact.UserID("\ufeffJoe\u00a0") != exact.UserID("Joe") {
+		t.Error("white space is a part of a name told apart by case")
 	}
 	if naming.UserID("joe") == naming.UserID("jo\u00e9") || naming.UserID("joe") == naming.UserID("jo") {
 		t.Error("different names are one user")

@@ -139,16 +139,16 @@ func find(r *http.Request, body []byte, field string) (string, *Refusal) {
 }
 
 // checkName refuses a name that servers read in different ways: some end it at a
-// NUL or drop control characters, and half a surrogate pair in JSON becomes one
+// NUL or drop control characters and spaces without width, and half a surrogate pair in JSON becomes one
 // thing here and another there.
 func checkName(name, field string) *Refusal {
-	if strings.TrimSpace(name) == "" {
+	name = strings.TrimFunc(name, blank) // white space around a name is no part of it
+	if name == "" {
 		return refuse(CodeUserMissing, "The body names no user: want a text in %q.", field)
 	}
-	// White space around a name is no part of it.
-	for _, c := range strings.TrimSpace(name) {
-		if unicode.IsControl(c) || c == utf8.RuneError {
-			return refuse(CodeUserAmbiguous, "The user in %q holds a control character, or what is no character.", field)
+	for _, c := range name {
+		if unicode.IsControl(c) || c == utf8.RuneError || c == '\ufeff' || c == '\u200b' {
+			return refuse(CodeUserAmbiguous, "The user in %q holds a control character, a space without width, or what is no character.", field)
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func notInQuery(query, field string) *Refusal {
 func taken(member, field string) bool {
 	plain := strings.NewReplacer(".", "_", " ", "_", "[", "_")
 	same := func(member string) bool {
-		return strings.EqualFold(plain.Replace(strings.TrimSpace(member)), plain.Replace(field))
+		return strings.EqualFold(plain.Replace(strings.TrimFunc(member, blank)), plain.Replace(field))
 	}
 	end := strings.IndexAny(member, "[\x00")
 	return same(member) || end > 0 && same(member[:end])

@@ -38,6 +38,7 @@ func TestUserNameIsFound(t *testing.T) {
 		{formType, `password=x&user%6eame=a+d%61`, "a da"},
 		{formType, `_charset_=utf-8&username=ada`, "ada"},
 		{jsonType, `{"username":" \ud83d\ude00\t"}`, " \U0001F600\t"},
+		{jsonType, `{"username":" \ufeffbob\u00a0\ufeff"}`, " \ufeffbob\u00a0\ufeff"},
 	} {
 		name, err := Take(login(c.contentType, c.body), "username", most)
 		if err != nil || name != c.want {
@@ -76,6 +77,10 @@ func TestAmbiguousBodyIsRefused(t *testing.T) {
 		{formType, ``, CodeUserMissing},
 		{jsonType, `{"username":"bob\u0000x"}`, CodeUserAmbiguous},
 		{jsonType, `{"username":"bo\u0008ob"}`, CodeUserAmbiguous},
+		{jsonType, `{"username":"b\ufeffob"}`, CodeUserAmbiguous},
+		{jsonType, `{"username":"bob\u200b"}`, CodeUserAmbiguous},
+		{jsonType, `{"username":"\ufeff "}`, CodeUserMissing},
+		{formType, "username=a&%ef%bb%bfusername=b", CodeUserAmbiguous},
 		{jsonType, `{"username":"bob\ud800"}`, CodeUserAmbiguous},
 		{jsonType + "; charset*=utf-8''utf-16", `{"username":"a"}`, CodeBodyUnreadable},
 		{jsonType + "; charset=utf-8; charset=utf-7", `{"username":"a"}`, CodeBodyUnreadable},
