@@ -28,6 +28,7 @@ func Sort(events []Event) {
 
 // Verdict is what a replay says of one bucket.
 type Verdict struct {
+	Events         int
 	Granted, Given int64         // tokens
 	Excess         int64         // millionths of a token, at most, above burst + rate · t over some window; 0 if never
 	ExcessAt       time.Duration // where that window ends
@@ -43,7 +44,7 @@ const micro = 1_000_000
 // sees nothing of it; rate and burst must keep rate · length of the history and
 // burst · 1e6 within an int64.
 func Replay(rate, burst int64, events []Event) Verdict {
-	v := Verdict{Level: burst * micro}
+	v := Verdict{Level: burst * micro, Events: len(events)}
 	if len(events) > 0 {
 		v.Last = events[0].At
 	}
