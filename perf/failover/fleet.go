@@ -3,7 +3,6 @@ package failover
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -116,7 +115,7 @@ func StartFleet(ctx context.Context, c *testenv.RedisCluster, cfg Config) (*Flee
 
 func (f *Fleet) startPod(number int, c *testenv.RedisCluster, cfg Config) error {
 	p := &pod{number: number, timeline: f.Timeline}
-	silent := slog.New(slog.NewTextHandler(io.Discard, nil)) // the timeline tells
+	silent := slog.New(slog.DiscardHandler) // the timeline tells
 	var err error
 	p.store, err = rediscluster.New(rediscluster.Config{
 		URL: "redis://" + strings.Join(c.Addresses(), ","), Timeout: cfg.Timeout, Observer: p, Logger: silent,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"strings"
@@ -84,7 +83,7 @@ func open(t *testing.T, addresses []string, observer rediscluster.Observer) *red
 	t.Helper()
 	s, err := rediscluster.New(rediscluster.Config{
 		URL: "redis://" + strings.Join(addresses, ","), Username: app.Name, Password: app.Password,
-		Timeout: timeout, Observer: observer, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Timeout: timeout, Observer: observer, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
