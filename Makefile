@@ -65,6 +65,25 @@ script-cost: ## count what a check costs the Redis server; fails above the budge
 	@tools/apt.sh redis-server=redis-server valgrind=valgrind
 	go run ./perf/scriptcost/cmd/scriptcost
 
+.PHONY: failover
+failover: ## a primary dies under load: the timeline, also drawn in bin/failover.html (ARGS="--mode freeze --node-timeout 15s")
+	@tools/apt.sh redis-server=redis-server
+	@mkdir -p bin
+	go run ./perf/failover/cmd/failover --html bin/failover.html $(ARGS)
+
+.PHONY: soak
+soak: ## an outage of 60 s at full load, then 60 s of rule edits: memory, goroutines and connections bounded
+	@tools/apt.sh redis-server=redis-server
+	go run ./perf/failover/cmd/failover soak --scale 8 $(ARGS)
+
+.PHONY: latency
+latency: ## what the limiter adds to a request: the gateway with it and without, in turn
+	go run ./perf/latency/cmd/latency $(ARGS)
+
+.PHONY: edge
+edge: ## what the internet does to a gateway: gigabytes, idle connections, slow and hostile clients
+	go run ./perf/edge/cmd/edge $(ARGS)
+
 .PHONY: bazel
 bazel: ## build and test everything with Debian's Bazel 4.2.3, but for tests that start servers
 	@tools/apt.sh bazel-4=bazel-bootstrap /usr/share/bazel/tools/skylib=bazel-skylib g++=g++
