@@ -22,7 +22,7 @@ type proxyFlags struct {
 	Upstream        []string `sep:"none" placeholder:"[/PREFIX=]URL,..." help:"The API to protect, as in http://127.0.0.1:3000. Several URLs take turns; one that refuses connections is left out for a while. With /PREFIX= they serve the paths below it (the prefix is sent on too); give the flag again, or separate by spaces. h2c://HOST is HTTP/2 without TLS, as for plain gRPC. Needs --rules."`
 	UpstreamTimeout string   `default:"60s" placeholder:"DURATION" help:"How long an upstream that has the whole request may take to begin its answer, or the answer is 504; 0s to 1h, 0s for no limit (default 60s)."`
 	UpstreamHealth  string   `placeholder:"PATH" help:"Path that each upstream is asked for every 5 s; one that does not answer 2xx or 3xx twice in a row gets no requests until it does (default: not asked)."`
-	StrictPaths     bool     `help:"Answer 400 to paths that servers read in different ways: with an encoded slash or backslash, a ';' or a control character (default: they pass as they are)."`
+	StrictPaths     bool     `default:"true" negatable:"" help:"Answer 400 to paths that servers read in different ways: with an encoded slash or backslash, a ';' or a control character (default true; with --no-strict-paths they pass as they are, under the rules of the path as it is spelled)."`
 	ClientTimeout   string   `default:"60s" placeholder:"DURATION" help:"How long a client may stall, sending nothing of a body or taking nothing of an answer, 100ms to 1h. Any byte is progress (default 60s)."`
 
 	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"PEM certificate chain to serve --listen with, TLS 1.2 or later; followed while running. Needs --tls-key."`

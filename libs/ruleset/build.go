@@ -169,6 +169,19 @@ func (b *builder) routes() {
 		}
 		b.next.routes = append(b.next.routes, route)
 	}
+	b.slashes()
+}
+
+// slashes adds to each pattern that of its path with a slash at the end, where no
+// pattern of the rules contradicts: a broader class must not take it.
+func (b *builder) slashes() {
+	for _, route := range b.next.routes {
+		for _, pattern := range route.Match {
+			if with, ok := withSlash(pattern); ok && b.next.patterns[pattern] == route && register(b.next.mux, with) == nil {
+				b.next.patterns[with] = route
+			}
+		}
+	}
 }
 
 // within reports whether v is in a range, and faults it otherwise.

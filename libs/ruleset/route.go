@@ -24,26 +24,40 @@ type Route struct {
 // no pattern matches is of the class with ID "" and cost 1.
 //
 // Patterns are those of http.ServeMux, matched against the path that CleanPath
-// returns and the host in lower case without its port. A pattern for "/tree/"
-// takes "/tree" too, if nothing else does. Safe for concurrent use; r is only
-// read.
+// returns, the method in upper case and the host in lower case without its port. A
+// pattern for "/tree/" takes "/tree" too, if nothing else does, and one for "/leaf"
+// takes "/leaf/", unless another one is as exact: many servers make no difference.
+// Upper and lower case of a path differ. Safe for concurrent use; r is only read.
 func (s *Ruleset) Route(r *http.Request) *Route {
-	_, pattern := s.mux.Handler(canonical(r))
-	if route := s.patterns[pattern]; route != nil {
+	r = canonical(r)
+	if route := s.matched(r); route != nil {
 		return route
 	}
+	if escaped := r.URL.EscapedPath(); len(escaped) > 1 && strings.HasSuffix(escaped, "/") {
+		leaf := &url.URL{Path: strings.TrimSuffix(r.URL.Path, "/"), RawPath: strings.TrimSuffix(r.URL.RawPath, "/")}
+		if route := s.matched(&http.Request{Method: r.Method, Host: r.Host, URL: leaf}); route != nil {
+			return route
+		}
+	}
 	return s.other
+}
+
+// matched returns the route class whose pattern takes a canonical request, nil if
+// none does.
+func (s *Ruleset) matched(r *http.Request) *Route {
+	_, pattern := s.mux.Handler(r)
+	return s.patterns[pattern]
 }
 
 // canonical returns what of r decides its route, in the one spelling that the
 // patterns know; r itself where that is r's own.
 func canonical(r *http.Request) *http.Request {
 	clean, raw := CleanPath(r.URL)
-	host := canonicalHost(r.Host)
-	if clean == r.URL.Path && raw == r.URL.RawPath && host == r.Host {
+	host, method := canonicalHost(r.Host), strings.ToUpper(r.Method)
+	if clean == r.URL.Path && raw == r.URL.RawPath && host == r.Host && method == r.Method {
 		return r
 	}
-	return &http.Request{Method: r.Method, Host: host, URL: &url.URL{Path: clean, RawPath: raw}}
+	return &http.Request{Method: method, Host: host, URL: &url.URL{Path: clean, RawPath: raw}}
 }
 
 // canonicalHost returns a host in lower case, without port and without the dot
@@ -155,6 +169,15 @@ func register(mux *http.ServeMux, pattern string) (err error) {
 	}
 	mux.Handle(pattern, http.NotFoundHandler())
 	return nil
+}
+
+// withSlash returns the pattern of the same path with a slash at its end; ok is false
+// if a pattern takes that path already, or says that it does not.
+func withSlash(pattern string) (with string, ok bool) {
+	if strings.HasSuffix(pattern, "/") || strings.HasSuffix(pattern, "/{$}") || strings.HasSuffix(pattern, "...}") {
+		return "", false
+	}
+	return pattern + "/{$}", true
 }
 
 // partsOf returns host and path of a pattern "[METHOD ][HOST]/[PATH]"; path is

@@ -20,8 +20,13 @@ func TestSpellingOfAPathDoesNotChangeItsRoute(t *testing.T) {
 		{"POST", "/v1/%62ulk", "/v1/bulk", "bulk"},
 		{"POST", "/v1/bulk/a%2fb", "/v1/bulk/a%2Fb", "bulk"},
 		{"POST", "/v1%2fbulk", "/v1%2Fbulk", ""},
-		{"POST", "/v1/bulk/", "/v1/bulk/", ""},
-		{"POST", "/v1/bulk/x/..", "/v1/bulk/", ""},
+		{"POST", "/v1/bulk/", "/v1/bulk/", "bulk"},
+		{"POST", "/v1/bulk/x/..", "/v1/bulk/", "bulk"},
+		{"POST", "/v1/bulk/x/", "/v1/bulk/x/", "bulk"},
+		{"POST", "/v1/bulk%2F", "/v1/bulk%2F", ""},
+		{"POST", "/v1/bulk/x/y", "/v1/bulk/x/y", ""},
+		{"post", "/v1/bulk", "/v1/bulk", "bulk"},
+		{"Post", "//v1/bulk/", "/v1/bulk/", "bulk"},
 		{"POST", "/v1/BULK", "/v1/BULK", ""},
 		{"POST", "/v1/%2562ulk", "/v1/%2562ulk", ""},
 		{"GET", "/v1/labels?path=//x/../y", "/v1/labels", "labels"},
@@ -43,6 +48,31 @@ func TestSpellingOfAPathDoesNotChangeItsRoute(t *testing.T) {
 				t.Errorf("route %q, want %q", route.ID, test.route)
 			}
 		})
+	}
+}
+
+// A slash at the end does not lead into a broader class, and is of its own where
+// the rules say so.
+func TestSlashAtTheEndDoesNotChangeARoute(t *testing.T) {
+	set := mustLoad(t, `
+routes:
+  - {id: all, match: "/v1/"}
+  - {id: bulk, match: "POST /v1/bulk", cost: 10}
+  - {id: one, match: "/v1/items/{id}"}
+  - {id: page, match: ["/v1/page", "/s/{section}/x/"]}
+  - {id: below, match: "/v1/page/{$}"}
+  - {id: rest, match: "/files/{path...}"}
+  - {id: any, match: "/a/{x}"}
+  - {id: b, match: "/a/b/"}
+rules: [{id: one, scope: all, identity: ip, algorithm: token_bucket, rate: 1/s, burst: 10}]
+`)
+	for path, want := range map[string]string{
+		"/v1/bulk": "bulk", "/v1/bulk/": "bulk", "/v1/bulk/x": "all", "/v1/": "all", "/v1": "all", "/v1/items/7/": "one", "/v1/items/7/8/": "all",
+		"/v1/page": "page", "/v1/page/": "below", "/s/y/x/": "page", "/s/y/x": "page", "/files/a/": "rest", "/a/b/": "b", "/a/b": "any", "/a/c/": "any", "/": "", "/none/": "",
+	} {
+		if route := set.Route(&http.Request{Method: "POST", URL: &url.URL{Path: path}}); route.ID != want {
+			t.Errorf("%s is of route %q, want %q", path, route.ID, want)
+		}
 	}
 }
 
