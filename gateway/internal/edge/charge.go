@@ -2,7 +2,9 @@ package edge
 
 import (
 	"net/http"
+	"slices"
 
+	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/ruleset"
@@ -14,7 +16,7 @@ import (
 type Charge struct{ Head, Options, Preflight bool }
 
 // overriding are fields by which a request can be another method's than it says,
-// to upstreams that look at them. Such a request is never free.
+// to upstreams that look at them, in whatever spelling. Such a request is never free.
 var overriding = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
 // Free reports whether a request of a route costs nothing. On one that counts by
@@ -32,8 +34,8 @@ func (c Charge) Free(r *http.Request, route *ruleset.Route) bool {
 	if charged {
 		return false
 	}
-	for _, name := range overriding {
-		if len(r.Header[name]) > 0 {
+	for name := range r.Header {
+		if slices.Contains(overriding[:], identity.Dashed(name)) {
 			return false
 		}
 	}

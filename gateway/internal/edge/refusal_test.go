@@ -99,6 +99,8 @@ func TestPriceOfARequest(t *testing.T) {
 		{"GET with a preflight's fields", Charge{}, request("GET", preflight...), "", [2]int64{10, 1}},
 		{"HEAD", Charge{}, request("HEAD"), "", [2]int64{0, 0}},
 		{"HEAD for another method", Charge{}, request("HEAD", "X-Method-Override", "PUT"), "", [2]int64{10, 1}},
+		{"HEAD for another method with underscores", Charge{}, request("HEAD", "X_HTTP_Method_Override", "PUT"), "", [2]int64{10, 1}},
+		{"preflight for another method with an underscore", Charge{}, request("OPTIONS", append([]string{"x-method_override", "PUT"}, preflight...)...), "", [2]int64{10, 1}},
 		{"HEAD asked", Charge{Head: true}, request("HEAD"), "", [2]int64{10, 1}},
 		{"OPTIONS", Charge{Head: true, Preflight: true}, request("OPTIONS"), "", [2]int64{0, 0}},
 		{"OPTIONS asked", Charge{Options: true}, request("OPTIONS"), "", [2]int64{10, 1}},
