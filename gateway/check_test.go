@@ -137,6 +137,10 @@ func TestExplainTellsWhatARequestMeets(t *testing.T) {
 		{"HEAD", "/v1/items/1", "--key=nobody"},
 		{"HEAD", "/v1/items/1", "--charge=head"},
 		{"GET", "/", "--account=acct_9", "--plan=gold", "--user=bob"},
+		{"POST", "/v1/login", "--key=nobody", "--user=bob"},
+		{"POST", "/v1/login", "--require-key", "--mode=shadow"},
+		{"HEAD", "/v1/login"},
+		{"HEAD", "/v1/items/1", "--require-key", "--mode=off", "--account=acct_9", "--plan=small"},
 	} {
 		text, _ := printed(t, 0, append(append([]string{"explain"}, args...), flags...)...)
 		all.WriteString("$ gateway explain " + strings.Join(args, " ") + "\n" + text + "\n")

@@ -132,6 +132,16 @@ func (c *explainCommand) caller(cfg Config, in *files, stdin io.Reader) (*who, [
 	case c.Account != "" && c.Plan == "":
 		w.plan = cfg.DefaultPlan
 	}
+	if w.account == "" && cfg.RequireKey && !w.refused {
+		w.refused = true
+		notes = append(notes, "An account is required (--require-key): the request is limited as an anonymous one, and then answered 401.")
+	}
+	switch cfg.Mode {
+	case edge.Shadow:
+		notes = append(notes, "With --mode shadow no rule refuses it.")
+	case edge.Off:
+		notes = append(notes, "With --mode off no rule is asked, and nothing is charged.")
+	}
 	if w.account == "" {
 		w.plan = ruleset.PlanAnonymous
 	} else if !slices.Contains(in.rules.Current().Plans(), w.plan) {
@@ -161,14 +171,7 @@ func (c *explainCommand) explain(cfg Config, rules *ruleset.Ruleset, r *http.Req
 	if said[limit.IP] {
 		e.Address = rules.Naming().AddressID(w.ip)
 	}
-	switch {
-	case route.UserField == "" && w.user != "":
-		e.Notes = append(e.Notes, fmt.Sprintf("Route %s names no user_field: the user is not looked at.", nameOf(route.ID)))
-	case route.UserField != "" && w.user == "":
-		w.user, e.User = "-", "any"
-	case route.UserField != "":
-		e.User = rules.Naming().UserID(w.user)
-	}
+	e.addUser(rules.Naming(), route, w)
 	caller, err := callerOf(rules, route, w)
 	if err != nil {
 		return nil, err
@@ -197,6 +200,25 @@ func (c *explainCommand) explain(cfg Config, rules *ruleset.Ruleset, r *http.Req
 		e.Rules = append(e.Rules, v)
 	}
 	return e, nil
+}
+
+// addUser tells which user the request is counted by: only the body of one that is
+// charged and not refused for who sent it is read.
+func (e *explanation) addUser(naming ruleset.Naming, route *ruleset.Route, w *who) {
+	read := route.UserField != "" && !w.refused && !e.Free
+	switch {
+	case read && w.user == "":
+		w.user, e.User = "-", "any"
+	case read:
+		e.User = naming.UserID(w.user)
+	case w.user != "" && route.UserField == "":
+		e.Notes = append(e.Notes, fmt.Sprintf("Route %s names no user_field: the user is not looked at.", nameOf(route.ID)))
+	case w.user != "":
+		e.Notes = append(e.Notes, "The body of such a request is not read: the user is not looked at.")
+	}
+	if !read {
+		w.user = ""
+	}
 }
 
 // write prints the explanation for people.
