@@ -216,6 +216,38 @@ func TestReloadKeepsTheLastGoodKeys(t *testing.T) {
 	poll(t, "the third key works once its plan is known", func() bool { return knows("three") })
 }
 
+// TestKeysThatWaitCostNothing: while the plans of the rules stay, keys that lack one
+// are not looked at again; and each change of the plans is seen.
+func TestKeysThatWaitCostNothing(t *testing.T) {
+	known := []string{"free"}
+	text := []byte(entry("one", "acct_1", "free"))
+	live, err := OpenBytes("keys.yaml", text, func() []string { return known })
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.log = slog.New(slog.DiscardHandler)
+	live.reload([]byte(entry("two", "acct_2", "gold")+entry("three", "acct_3", "iron")), nil)
+	waits := func(when string) {
+		t.Helper()
+		live.retry()
+		looked := live.waiting.plans
+		live.waiting.plans = nil // would be found without fault
+		live.retry()
+		if live.waiting == nil {
+			t.Fatalf("%s: keys were looked at again with the same plans", when)
+		}
+		live.waiting.plans = looked
+	}
+	waits("at first")
+	known = []string{"free", "gold"}
+	waits("with one of two plans")
+	known = []string{"free", "gold", "iron"}
+	live.retry()
+	if live.Current().Find("two") == nil || live.waiting != nil {
+		t.Error("keys are not in force though their plans are known")
+	}
+}
+
 // FuzzKeys: whatever a key file holds, Parse ends, and what it accepts holds only
 // keys that can be counted.
 func FuzzKeys(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type Live struct {
 	mu      sync.Mutex // held while a file is looked at
 	text    []byte     // what was read last, good or bad
 	waiting *Set       // good, but for plans that the rules do not know yet; nil if none
+	lacking []string   // the plans of the rules that waiting was looked at with last
 }
 
 // recheck is how often keys that wait for a plan are looked at again: rules and
@@ -107,8 +109,9 @@ func (l *Live) reload(text []byte, err error) {
 	l.text, l.waiting = text, nil
 	set, err := Parse(text)
 	if err == nil {
-		if err = set.CheckPlans(l.plans()); err != nil {
-			l.waiting = set
+		known := l.plans()
+		if err = set.CheckPlans(known); err != nil {
+			l.waiting, l.lacking = set, known
 		}
 	}
 	if err != nil {
@@ -118,17 +121,25 @@ func (l *Live) reload(text []byte, err error) {
 	l.adopt(set)
 }
 
-// retry looks at waiting keys again.
+// retry looks at waiting keys again, if the plans are not those of the last time.
 func (l *Live) retry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting != nil && l.waiting.CheckPlans(l.plans()) == nil {
+	if l.waiting == nil {
+		return
+	}
+	known := l.plans()
+	if slices.Equal(known, l.lacking) {
+		return
+	}
+	l.lacking = known
+	if l.waiting.knownTo(known) {
 		l.adopt(l.waiting)
 	}
 }
 
 func (l *Live) adopt(set *Set) {
-	l.waiting = nil
+	l.waiting, l.lacking = nil, nil
 	l.current.Store(set)
 	l.log.Info("keys reloaded", "path", l.path, "keys", set.Len())
 }

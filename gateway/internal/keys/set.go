@@ -61,6 +61,12 @@ func (s *Set) CheckPlans(plans []string) error {
 	return faults
 }
 
+// knownTo reports whether CheckPlans has no fault, without making any: a file may hold
+// a hundred thousand.
+func (s *Set) knownTo(plans []string) bool {
+	return !slices.ContainsFunc(s.plans, func(use planUse) bool { return !slices.Contains(plans, use.plan) })
+}
+
 // Hash returns what the key file holds of a key.
 func Hash(key string) string {
 	sum := sha256.Sum256([]byte(key))
