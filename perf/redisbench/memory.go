@@ -62,7 +62,7 @@ type Shape struct {
 // allocated by itself; 48 its key; 80 the entries of the two dictionaries, that
 // of the expiries included; the rest the dictionaries' tables.
 var (
-	TwoBuckets   = Shape{Name: "an account with two live buckets", Kind: limit.Account, ID: AccountID, Rules: buckets(2), Attempts: 1, Budget: 230}
+	TwoBuckets   = Shape{Name: "an account with two live buckets", Kind: limit.Account, ID: AccountID, Rules: buckets(2), Attempts: 1, Budget: 210}
 	SevenBuckets = Shape{Name: "an account with seven live buckets", Kind: limit.Account, ID: AccountID, Rules: buckets(7), Attempts: 1, Budget: 7 * 47}
 	OneLogin     = Shape{Name: "a login log of one attempt", Kind: limit.User, ID: userID, Rules: logins(), Attempts: 1}
 	FiveLogins   = Shape{Name: "a login log of five attempts", Kind: limit.User, ID: userID, Rules: logins(), Attempts: 5}

@@ -11,11 +11,12 @@ a step back of the clock left in the future, and an expiry that an edit to a
 slower limit has made too early.
 
 KEYS[1] is the record of token buckets and windows, if the shape has any: the
-time at which the key expires (double, µs), never less than half a grace after
+time at which the key expires (uint32, s), never less than half a grace after
 its last counter is full or void, then 20 bytes a rule: tag (uint32), a, b
 (doubles). a is the tokens and b the time of the last write, or a the count and
-b the beginning of the window. Entries of rules that are not asked for are copied undecoded, and
-a rule that takes nothing and has no entry gets none. The length modulo 20, 8, is
+b the beginning of the window. Two rules make 44 bytes, the most that Redis
+embeds in a key's entry. Rules that are not asked for are copied undecoded, and
+one that takes nothing and has no entry gets none. The length modulo 20, 4, is
 the version of this format: another one is an error. The other keys are logs,
 sorted sets of attempts: score the time, member the attempt's 8 bytes and its
 count (uint32).
@@ -45,16 +46,16 @@ local a[[.N]], b[[.N]], p[[.N]] = 0, w[[.N]], false
 if rec then
   local fits = false
   if #rec == [[.RecordSize]] then
-    local e, [[range $i, $e := .InRecord]][[if $i]], [[end]]x[[$e.N]], y[[$e.N]], z[[$e.N]][[end]] = unpack('<d[[range .InRecord]]I4dd[[end]]', rec)
+    local e, [[range $i, $e := .InRecord]][[if $i]], [[end]]x[[$e.N]], y[[$e.N]], z[[$e.N]][[end]] = unpack('<I4[[range .InRecord]]I4dd[[end]]', rec)
     if [[range $i, $e := .InRecord]][[if $i]] and [[end]]x[[$e.N]] == t[[$e.N]][[end]] then
-      fits, exp = true, e
+      fits, exp = true, e * 1000000
       [[range $i, $e := .InRecord]][[if $i]], [[end]]a[[$e.N]], b[[$e.N]], p[[$e.N]][[end]] = [[range $i, $e := .InRecord]][[if $i]], [[end]]y[[$e.N]], z[[$e.N]], true[[end]]
     end
   end
   if not fits then
-    if #rec % 20 ~= 8 then return redis.error_reply('ERR ' .. KEYS[1] .. ' is of no known format: ' .. #rec .. ' bytes') end
-    exp = unpack('<d', rec)
-    for i = 9, #rec, 20 do
+    if #rec % 20 ~= 4 then return redis.error_reply('ERR ' .. KEYS[1] .. ' is of no known format: ' .. #rec .. ' bytes') end
+    exp = unpack('<I4', rec) * 1000000
+    for i = 5, #rec, 20 do
       local t = unpack('<I4', rec, i)
       if t == t[[(index .InRecord 0).N]] then a[[(index .InRecord 0).N]], b[[(index .InRecord 0).N]] = unpack('<dd', rec, i + 4) p[[(index .InRecord 0).N]] = true
       [[- range $i, $e := .InRecord]][[if $i]]
@@ -159,17 +160,21 @@ if p[[.N]] or g[[.N]] > 0 then
   if e > far then far = e end
 end
 [[- end]]
+if far > [[.Farthest]] then far = [[.Farthest]] end
 if dirty or rec and far > exp then
   local out = rest
   local keep = far + [[.Grace]] / 2 < exp
-  if not keep then exp = far + [[.Grace]] end
+  if not keep then
+    exp = far + [[.Grace]]
+    exp = exp - exp % 1000000 + 1000000
+  end
   if [[range $i, $e := .InRecord]][[if $i]] and [[end]](p[[$e.N]] or g[[$e.N]] > 0)[[end]] then
-    out = pack('<d[[range .InRecord]]I4dd[[end]]', exp[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest
+    out = pack('<I4[[range .InRecord]]I4dd[[end]]', exp / 1000000[[range .InRecord]], t[[.N]], a[[.N]], b[[.N]][[end]]) .. rest
   else
     [[- range .InRecord]]
     if p[[.N]] or g[[.N]] > 0 then out = pack('<I4dd', t[[.N]], a[[.N]], b[[.N]]) .. out end
     [[- end]]
-    out = pack('<d', exp) .. out
+    out = pack('<I4', exp / 1000000) .. out
   end
   if keep then
     call('SET', KEYS[1], out, 'KEEPTTL')

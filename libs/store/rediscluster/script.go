@@ -31,11 +31,12 @@ var drivenClock = clock{grace: 48 * 3600 * 1e6, lua: `local now = tonumber(ARGV[
 // Bounds of a record: beyond crowded bytes, entries of rules that have not
 // counted for longer than any window are dropped.
 const (
-	recordHeader  = 8
-	recordEntry   = 20
-	recordCrowded = recordHeader + 16*recordEntry
-	recordStale   = 32 * 24 * 3600 * 1e6        // µs
-	recordLongest = 100 * 365 * 24 * 3600 * 1e3 // ms: a time to live that Redis takes
+	recordHeader   = 4
+	recordEntry    = 20
+	recordCrowded  = recordHeader + 16*recordEntry
+	recordStale    = 32 * 24 * 3600 * 1e6        // µs
+	recordLongest  = 100 * 365 * 24 * 3600 * 1e3 // ms: a time to live that Redis takes
+	recordFarthest = 4e15                        // µs, 126 years: with a grace, an expiry that fits the header
 )
 
 // shape is what a script is unrolled for: two bytes an entry, kind and mode,
@@ -102,13 +103,14 @@ type scriptView struct {
 	Crowded           int
 	Stale             int64
 	Longest           int64 // TTL in ms
+	Farthest          int64 // µs
 }
 
 func (s *scripts) of(sh shape) (*script, error) {
 	if known, ok := s.known.Load(sh); ok {
 		return known.(*script), nil
 	}
-	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Longest: recordLongest}
+	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Longest: recordLongest, Farthest: recordFarthest}
 	key := 1
 	if strings.ContainsAny(sh.entries, "tw") {
 		key = 2
