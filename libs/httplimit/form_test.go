@@ -53,7 +53,7 @@ func TestEachCallerGetsItsForm(t *testing.T) {
 			t.Errorf("%q: details %v %v", contentType, &info, &retry)
 		}
 	}
-	for status, code := range map[int]string{400: "3", 401: "16", 405: "12", 500: "13", 502: "14", 503: "14", 504: "4", 418: "13"} {
+	for status, code := range map[int]string{408: "4", 400: "3", 401: "16", 405: "12", 500: "13", 502: "14", 503: "14", 504: "4", 418: "13"} {
 		if got := answered(NewProblem(status, "a", ""), "application/grpc", nil).Header.Get("Grpc-Status"); got != code {
 			t.Errorf("%d is gRPC's %s, want %s", status, got, code)
 		}

@@ -24,6 +24,7 @@ var grpcCodes = map[int]int32{
 	http.StatusBadGateway:         14, // UNAVAILABLE
 	http.StatusServiceUnavailable: 14,
 	http.StatusGatewayTimeout:     4,  // DEADLINE_EXCEEDED
+	http.StatusRequestTimeout:     4,
 	http.StatusUnauthorized:       16, // UNAUTHENTICATED
 }
 

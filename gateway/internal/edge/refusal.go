@@ -70,11 +70,14 @@ func sentence(err error) string {
 
 // unreadable makes the refusal of a login whose user cannot be told.
 func unreadable(err error) *refusal {
-	code, detail := userfield.CodeBodyUnreadable, err.Error()
+	status, code, detail := http.StatusBadRequest, userfield.CodeBodyUnreadable, err.Error()
 	if why := (*userfield.Refusal)(nil); errors.As(err, &why) {
 		code = why.Code
 	}
-	return &refusal{meter.VerdictBadRequest, meter.ByRequest, httplimit.NewProblem(http.StatusBadRequest, code, detail)}
+	if code == userfield.CodeBodyTimeout {
+		status = http.StatusRequestTimeout
+	}
+	return &refusal{meter.VerdictBadRequest, meter.ByRequest, httplimit.NewProblem(status, code, detail)}
 }
 
 // plansLogged bounds the names that a planLog remembers: they may come from

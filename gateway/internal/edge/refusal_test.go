@@ -50,6 +50,9 @@ func TestEachReasonHasItsAnswer(t *testing.T) {
 	if p := why.problem; p.Status != 400 || p.Code != userfield.CodeUserMissing || p.Detail != "none" {
 		t.Errorf("%+v", p)
 	}
+	if p := unreadable(&userfield.Refusal{Code: userfield.CodeBodyTimeout}).problem; p.Status != 408 || p.Code != "body_timeout" {
+		t.Errorf("a body that stops coming: %+v", p)
+	}
 }
 
 // TestUnknownPlansAreLoggedOnceAndBounded: they may be named by tokens, as many as

@@ -20,14 +20,16 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// The codes of refusals; each is answered 400.
+// The codes of refusals; each is answered 400, but CodeBodyTimeout 408.
 const (
+	CodeBodyTimeout    = "body_timeout" // it stopped coming
 	CodeBodyTooLarge   = "body_too_large"
 	CodeBodyUnreadable = "body_unreadable" // neither of the forms above
 	CodeUserMissing    = "user_missing"
@@ -81,6 +83,9 @@ func buffer(r *http.Request, maxBytes int64) ([]byte, *Refusal) {
 			io.Reader
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(body), original), original}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, refuse(CodeBodyTimeout, "The body of the request stopped coming.")
+		}
 		if err != nil {
 			return nil, refuse(CodeBodyUnreadable, "The body could not be read to its end.")
 		}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -111,6 +113,12 @@ func TestAmbiguousBodyIsRefused(t *testing.T) {
 		}
 	}
 
+	stalled := login(jsonType, "")
+	stalled.Body, stalled.ContentLength = io.NopCloser(iotest.ErrReader(fmt.Errorf("read: %w", os.ErrDeadlineExceeded))), 10
+	var refusal *Refusal
+	if _, err := Take(stalled, "username", most); !errors.As(err, &refusal) || refusal.Code != CodeBodyTimeout {
+		t.Errorf("a body that stops coming: %v, want %s", err, CodeBodyTimeout)
+	}
 	compressed := login(jsonType, `{"username":"a"}`)
 	compressed.Header["Content-Encoding"] = []string{"identity", "gzip"}
 	twice := login(jsonType, `{"username":"a"}`)
