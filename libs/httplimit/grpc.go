@@ -23,7 +23,7 @@ var grpcCodes = map[int]int32{
 	http.StatusMethodNotAllowed:   12, // UNIMPLEMENTED
 	http.StatusBadGateway:         14, // UNAVAILABLE
 	http.StatusServiceUnavailable: 14,
-	http.StatusGatewayTimeout:     4,  // DEADLINE_EXCEEDED
+	http.StatusGatewayTimeout:     4, // DEADLINE_EXCEEDED
 	http.StatusRequestTimeout:     4,
 	http.StatusUnauthorized:       16, // UNAUTHENTICATED
 }
