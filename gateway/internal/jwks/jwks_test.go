@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/big"
@@ -101,6 +102,34 @@ func claims(changed map[string]any) map[string]any {
 	maps.Copy(c, changed)
 	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
 	return c
+}
+
+// TestTokenIsTriedWithFewKeys: one that names none is not worth the work of a whole
+// set; keys of another algorithm are none of the few.
+func TestTokenIsTriedWithFewKeys(t *testing.T) {
+	i := theIssuer(t)
+	var others []jose.JSONWebKey
+	for n := range triesMax {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, jose.JSONWebKey{Key: &key.PublicKey, KeyID: fmt.Sprint(n)})
+	}
+	ours := jose.JSONWebKey{Key: &i.ec.PublicKey, KeyID: "ec"}
+	edKey := jose.JSONWebKey{Key: i.ed.Public(), KeyID: "ed"}
+	last := open(t, written(t, set(t, append(others[:triesMax-1:triesMax-1], edKey, ours)...)), silent)
+	beyond := open(t, written(t, set(t, append(others, ours)...)), silent)
+	unnamed, named := sign(t, jose.ES256, i.ec, "", claims(nil)), sign(t, jose.ES256, i.ec, "ec", claims(nil))
+	if account, _, _, err := verify(last, unnamed); account != "acct_1" || err != nil {
+		t.Errorf("with the last key that is tried: %q, %v", account, err)
+	}
+	if account, _, _, err := verify(beyond, unnamed); !errors.Is(err, ErrInvalid) {
+		t.Errorf("with the key after it: %q, %v; want %v", account, err, ErrInvalid)
+	}
+	if account, _, _, err := verify(beyond, named); account != "acct_1" || err != nil {
+		t.Errorf("with a key that is named: %q, %v", account, err)
+	}
 }
 
 func open(t testing.TB, source string, logger *slog.Logger) *Verifier {

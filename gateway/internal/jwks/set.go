@@ -15,7 +15,7 @@ import (
 // Bounds of a key set.
 const (
 	setMax     = 1 << 20 // bytes
-	keysMax    = 32      // usable keys: a token that names none is tried with each
+	keysMax    = 32      // usable keys: two issuers' worth, in the midst of a change
 	rsaBitsMin = 2048    // shorter ones are no longer safe (RFC 7518, 3.3)
 )
 

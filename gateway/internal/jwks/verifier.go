@@ -2,6 +2,8 @@ package jwks
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -25,6 +27,11 @@ var (
 
 // tokenMax bounds a token, in bytes.
 const tokenMax = 16 << 10
+
+// triesMax bounds the keys that one token is tried with: whoever makes tokens up
+// costs as many verifications each, and is not limited before. A token that names no
+// key of a larger set has to be of one of the first ones that fit.
+const triesMax = 4
 
 // Claims is what is asked of a token, and which claims name whom.
 type Claims struct {
@@ -100,9 +107,13 @@ func (v *Verifier) open(ctx context.Context, token *jwt.JSONWebToken) (claims re
 	if err != nil {
 		return claims, nil, err
 	}
+	tried := 0
 	for _, key := range keys {
-		if key.Algorithm != "" && key.Algorithm != header.Algorithm {
+		if !fits(key, header.Algorithm) {
 			continue
+		}
+		if tried++; tried > triesMax {
+			break
 		}
 		switch err := token.Claims(key.Key, &claims, &named); {
 		case err == nil:
@@ -112,6 +123,21 @@ func (v *Verifier) open(ctx context.Context, token *jwt.JSONWebToken) (claims re
 		}
 	}
 	return claims, nil, invalid("no key of its issuer verifies it")
+}
+
+// fits reports whether a key can verify what was signed with an algorithm.
+func fits(key jose.JSONWebKey, algorithm string) bool {
+	if key.Algorithm != "" && key.Algorithm != algorithm {
+		return false
+	}
+	switch key.Key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	default:
+		return algorithm == string(jose.EdDSA)
+	}
 }
 
 // check looks at the registered claims.
