@@ -85,9 +85,10 @@ edge: ## what the internet does to a gateway: gigabytes, idle connections, slow 
 	go run ./perf/edge/cmd/edge $(ARGS)
 
 .PHONY: bazel
-bazel: ## build and test everything with Debian's Bazel 4.2.3, but for tests that start servers
-	@tools/apt.sh bazel-4=bazel-bootstrap /usr/share/bazel/tools/skylib=bazel-skylib g++=g++
+bazel: ## build and test everything with Debian's Bazel 4.2.3; of the tests that start servers, the store's contract
+	@tools/apt.sh redis-server=redis-server bazel-4=bazel-bootstrap /usr/share/bazel/tools/skylib=bazel-skylib g++=g++
 	tools/bazel4/bazel.sh test --noshow_progress --test_tag_filters=-integration //...
+	tools/bazel4/bazel.sh test --noshow_progress --test_filter=TestContract //libs/store/rediscluster:rediscluster_test
 
 .PHONY: ci
 ci: ## all that continuous integration checks
