@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,16 +70,29 @@ func (f *identityFlags) read(cfg *Config, fault faultFunc) {
 	}
 }
 
+// reserved are fields of requests that name no caller, or in a way of their own.
+var reserved = []string{
+	"X-Api-Key", "Authorization", "Host", "X-Request-Id", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Content-Type", "Traceparent", "Tracestate",
+}
+
 func (f *identityFlags) headers(cfg *Config, fault faultFunc) {
+	taken := map[string]string{} // flags by the field that they name
 	name := func(flag, value string) string {
 		canonical := http.CanonicalHeaderKey(value)
-		if !httpguts.ValidHeaderFieldName(value) {
+		field := identity.Dashed(canonical)
+		hops := field == identity.ForwardedFor || field == identity.Forwarded
+		switch other := taken[field]; {
+		case !httpguts.ValidHeaderFieldName(value):
 			fault(flag, value, "want the name of a header field, as in X-Account-Id")
-		} else if canonical == "X-Api-Key" || canonical == "Authorization" || canonical == "Host" {
+		case slices.Contains(reserved, field) || hops && flag != "client-ip-header":
 			fault(flag, value, "has a meaning of its own: want another name")
-		} else if len(cfg.Trusted) == 0 && f.TrustedProxies == "" {
+		case other != "":
+			fault(flag, value, "is that of --"+other+": want another one")
+		case len(cfg.Trusted) == 0 && f.TrustedProxies == "":
 			fault(flag, value, "would never be believed: give --trusted-proxies")
 		}
+		taken[field] = flag
 		return canonical
 	}
 	cfg.AddressHeader = identity.ForwardedFor
@@ -92,11 +106,8 @@ func (f *identityFlags) headers(cfg *Config, fault faultFunc) {
 		return
 	}
 	cfg.PlanHeader = name("plan-header", f.PlanHeader)
-	switch {
-	case f.AccountHeader == "":
+	if f.AccountHeader == "" {
 		fault("plan-header", f.PlanHeader, "needs --account-header")
-	case cfg.PlanHeader == cfg.AccountHeader:
-		fault("plan-header", f.PlanHeader, "is that of --account-header: want another one")
 	}
 }
 
