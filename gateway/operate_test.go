@@ -268,7 +268,7 @@ func TestHelpNamesTrafficFlags(t *testing.T) {
 		"access-log-sample", "log-hash-key-file", "otlp-endpoint",
 	} {
 		variable := "($SHIPLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"
-		if !strings.Contains(stdout.String(), "--"+flag+"=") && flag != "strict-paths" || !strings.Contains(stdout.String(), variable) {
+		if !strings.Contains(stdout.String(), "--"+flag+"=") && !strings.Contains(stdout.String(), "--[no-]"+flag) || !strings.Contains(stdout.String(), variable) {
 			t.Errorf("--help lacks --%s or %s", flag, variable)
 		}
 	}
