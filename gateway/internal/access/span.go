@@ -28,9 +28,9 @@ func (h *Handler) startSpan(ctx context.Context, r *http.Request, trusted bool) 
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
 		r.Header.Del("Tracestate") // is another trace's
 	}
-	ctx, span := h.Tracer.Start(ctx, spanMethod(r), options...)
+	ctx, span := h.Tracer.Start(ctx, spanMethod(r), options...) //nolint:spancheck // endSpan ends it, when the request is over
 	propagation.TraceContext{}.Inject(ctx, carrier)
-	return ctx, span //nolint:spancheck // endSpan ends it, when the request is over
+	return ctx, span //nolint:spancheck // see above
 }
 
 func spanMethod(r *http.Request) string {
