@@ -2,11 +2,13 @@ package serve
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +76,121 @@ func TestStalledBodyIsGivenUp(t *testing.T) {
 		}
 		if _, err := reader.ReadByte(); err == nil {
 			t.Error("the connection stays open")
+		}
+	})
+}
+
+// TestStalledBodyHoldsBackNoAnswer: net/http reads the rest of a short body before
+// it sends an answer that the handler gives without it. A client that owes that
+// rest is answered within the timeout (one for each thing that waits: the write, and
+// the body's closing) and let go, whoever answers, and when.
+func TestStalledBodyHoldsBackNoAnswer(t *testing.T) {
+	refuse := func(w http.ResponseWriter, status int) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, "no")
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"refused unread":  func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusTooManyRequests) },
+		"no content":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"refused, closed": func(w http.ResponseWriter, r *http.Request) { refuse(w, http.StatusUnauthorized); _ = r.Body.Close() },
+		"flushed": func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, http.StatusUnauthorized)
+			_ = http.NewResponseController(w).Flush()
+		},
+		"refused after a read that had a deadline": func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_, _ = io.ReadAll(r.Body)
+			_ = control.SetReadDeadline(time.Time{})
+			refuse(w, http.StatusRequestTimeout)
+		},
+	} {
+		for _, length := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n9\r\n{"} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					ended := make(chan struct{})
+					c := dial(t, func(w http.ResponseWriter, r *http.Request) {
+						handler(w, r)
+						close(ended)
+					})
+					_ = c.SetDeadline(began.Add(time.Hour))
+					fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: a\r\n"+length)
+					reader := bufio.NewReader(c)
+					response, err := http.ReadResponse(reader, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
+						t.Errorf("after the answer: %v, want the end", err)
+					}
+					<-ended
+					if took := time.Since(began); took > 2*clientTimeout+2*time.Second {
+						t.Errorf("it took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStalledBodyHoldsBackNoEarlyAnswer: neither if somebody still reads the body,
+// as it is sent to an upstream that does not want it. By the clock: a bubble's
+// stands still while net/http waits for its own lock.
+func TestStalledBodyHoldsBackNoEarlyAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(Endpoint{ClientTimeout: 50 * time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = io.ReadFull(r.Body, make([]byte, 1))
+			close(first)
+			_, _ = io.ReadAll(r.Body)
+		}()
+		<-first
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_ = http.NewResponseController(w).Flush()
+		_ = r.Body.Close()
+		<-ended
+	})}, func() bool { return false }, slog.New(slog.DiscardHandler))
+	go func() { _ = s.serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); s.cut() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // only a failing test comes near it
+	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+	reader := bufio.NewReader(c)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil || response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Fatalf("got %v, %v", response, err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	if _, err := reader.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the answer: %v, want the end", err)
+	}
+}
+
+// TestRestOfABodyThatComesKeepsTheConnection: only one that stalls costs it.
+func TestRestOfABodyThatComesKeepsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dial(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+		reader := bufio.NewReader(c)
+		for range 2 {
+			fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab")
+			time.Sleep(clientTimeout / 2)
+			fmt.Fprint(c, "cd")
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil || response.StatusCode != http.StatusTooManyRequests || response.Close {
+				t.Fatalf("got %v, %v", response, err)
+			}
+			time.Sleep(clientTimeout + time.Second) // no bound reaches into the next request
 		}
 	})
 }
