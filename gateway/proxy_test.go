@@ -139,6 +139,28 @@ func TestTrailersPassBothWays(t *testing.T) {
 	}
 }
 
+// TestTrailerNamesNoAccount: what is taken out of a stranger's header does not come
+// after its body either, announced or not.
+func TestTrailerNamesNoAccount(t *testing.T) {
+	g := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(w, "%v %v", r.Trailer, err)
+	}), "--trusted-proxies", "192.0.2.1", "--account-header", "X-Account-Id")
+	for _, announced := range []string{"X-Sum", "X-Sum, X-Account-Id, X_account_id, X-Forwarded-For, X-Request-Id"} {
+		_, reader := g.raw("POST /v1/items/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Api-Key: big-1\r\nTransfer-Encoding: chunked\r\nTrailer: " + announced + "\r\n\r\n" +
+			"1\r\nx\r\n0\r\nX-Sum: 42\r\nX-Account-Id: acct_4\r\nX_account_id: acct_4\r\nX-Forwarded-For: 203.0.113.1\r\nX-Request-Id: mine\r\n\r\n")
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if got := string(body); got != "map[X-Sum:[42]] <nil>" {
+			t.Errorf("announced %s: the upstream got %s", announced, got)
+		}
+	}
+}
+
 // TestContinueIsAskedOfTheUpstream: a caller that waits before it sends its body
 // is told so by a refusal, without the body; else the upstream's word counts.
 func TestContinueIsAskedOfTheUpstream(t *testing.T) {

@@ -60,7 +60,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	trusted := func(remote string) bool { return clients.Trusts(clients.Address(remote, nil)) }
 	upstream := proxy.New(proxy.Config{
 		Pools: in.pools, Timeout: cfg.Proxy.UpstreamTimeout, HealthPath: cfg.Proxy.UpstreamHealth, StrictPaths: cfg.Proxy.StrictPaths,
-		Trusted: trusted, Failed: in.meter.Upstream, Answers: answers, Logger: log,
+		Trusted: trusted, Withheld: clients.Withheld, Failed: in.meter.Upstream, Answers: answers, Logger: log,
 	})
 	process.Go("upstream health", func(ctx context.Context) error { upstream.Run(ctx); return nil })
 	handler := edge.New(edge.Config{

@@ -182,22 +182,27 @@ func bearer(h http.Header) (token string, ok bool) {
 }
 
 // Clean takes out of a request what only a trusted proxy may say, if none sent it:
-// the upstream may well believe these headers. An underscore is taken for the
-// dash that many upstreams take it for.
+// the upstream may well believe these headers.
 func (i *Identifier) Clean(r *http.Request) {
-	if i.AccountHeader == "" && i.PlanHeader == "" && !i.singleAddress() || i.Trusts(parseHop(r.RemoteAddr)) {
+	if i.Trusts(parseHop(r.RemoteAddr)) {
 		return
 	}
 	for name := range r.Header {
-		dashed := Dashed(name)
-		if dashed == i.AccountHeader || dashed == i.PlanHeader || dashed == i.AddressHeader && i.singleAddress() {
+		if i.Withheld(name) {
 			delete(r.Header, name)
 		}
 	}
 }
 
-// singleAddress reports whether addresses come from a header that the proxies
-// before the upstream do not extend.
-func (i *Identifier) singleAddress() bool {
-	return i.AddressHeader != "" && i.AddressHeader != ForwardedFor && i.AddressHeader != Forwarded
+// Withheld reports whether a field, by its canonical name, says what only a trusted
+// proxy may say: the fields that are configured, and those by which proxies commonly
+// name a client, whether or not this gateway reads them. An underscore is taken for
+// the dash that many upstreams take it for.
+func (i *Identifier) Withheld(name string) bool {
+	switch dashed := Dashed(name); dashed {
+	case Forwarded, "X-Real-Ip", Dashed(i.AccountHeader), Dashed(i.PlanHeader), Dashed(i.AddressHeader):
+		return true
+	default:
+		return strings.HasPrefix(dashed, "X-Forwarded-")
+	}
 }

@@ -162,6 +162,15 @@ func TestStrangersSpoofNothing(t *testing.T) {
 			}
 		}
 	}
+	underscored := Identifier{Trusted: trusted, AccountHeader: "X_acct"} // canonical: of X_Acct
+	odd := request(stranger, http.Header{
+		"X_acct": {"acct_4"}, "X-Acct": {"acct_4"}, "X_forwarded_for": {"203.0.113.1"}, "X-Forwarded-For": {"203.0.113.1"},
+		"X-Forwarded-Port": {"1"}, "X-Forwarded-Host": {"a"}, "X-Real-Ip": {"203.0.113.1"}, "X_real_ip": {"203.0.113.1"}, "Forwarded": {"for=203.0.113.1"},
+		"Accept": {"*/*"},
+	})
+	if underscored.Clean(odd); len(odd.Header) != 1 {
+		t.Errorf("of a stranger %v reaches the upstream, want Accept alone", odd.Header)
+	}
 	if len(spoofs) < 40 {
 		t.Errorf("%d combinations", len(spoofs))
 	}

@@ -170,9 +170,12 @@ func newTransport(timeout time.Duration) *http.Transport {
 }
 
 // sentBody is the body of a request on its way to an upstream. It knows whether
-// anything of it was asked for, and how reading it failed.
+// anything of it was asked for, and how reading it failed. When it ends it fills
+// the trailer that is sent from the one that came.
 type sentBody struct {
 	io.ReadCloser
+	came, trailer http.Header
+
 	begun atomic.Bool
 	fault atomic.Pointer[error]
 }
@@ -180,7 +183,9 @@ type sentBody struct {
 func (b *sentBody) Read(p []byte) (int, error) {
 	b.begun.Store(true)
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
+		fill(b.trailer, b.came)
+	} else if err != nil {
 		b.fault.CompareAndSwap(nil, &err)
 	}
 	return n, err

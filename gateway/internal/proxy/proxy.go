@@ -6,8 +6,9 @@
 // pool take turns. One that refuses connections is left out for a while, and its
 // request goes to the next: only where no connection was made, so that nothing
 // was sent, and the body has not been touched. Nothing else is sent twice, but
-// for what HTTP lets a client repeat: a request without a body by GET, HEAD,
-// OPTIONS or TRACE whose kept connection turned out to be closed.
+// for what net/http repeats where a kept connection turned out to be closed: a
+// request without a body by GET, HEAD, OPTIONS or TRACE, or by any method if its
+// caller says with Idempotency-Key (or X-Idempotency-Key) that it may be.
 //
 // A request whose upstream cannot be reached is answered 502, one whose upstream
 // takes too long 504. Its tokens stay spent: the limit protects the API from
@@ -67,6 +68,7 @@ type Config struct {
 	// encoded slash or backslash, a ';' or a control character.
 	StrictPaths bool
 	Trusted     func(remote string) bool // whether the peer at an address is a proxy whose forwarding headers are kept
+	Withheld    func(name string) bool   // whether only a trusted proxy may say what a field says: it is sent in no trailer
 	Failed      func(reason string)      // called for each request without an answer
 	Answers     Answers
 	Logger      *slog.Logger
@@ -199,9 +201,10 @@ func fieldsOf(r *http.Request) *httplimit.Fields {
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	// A query that this gateway cannot parse is the upstream's to judge.
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
-	pr.Out.Trailer = pr.In.Trailer // the map that is filled when the body ends
+	pr.Out.Trailer = p.announced(pr.In.Trailer)
 	if pr.Out.Body != nil {
-		pr.Out.Body = &sentBody{ReadCloser: pr.Out.Body}
+		// The server fills the trailer of pr.In when the body ends.
+		pr.Out.Body = &sentBody{ReadCloser: pr.Out.Body, came: pr.In.Trailer, trailer: pr.Out.Trailer}
 	}
 	if !upgradable(pr.Out.Header.Get("Upgrade")) {
 		pr.Out.Header.Del("Connection")
