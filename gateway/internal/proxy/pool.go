@@ -58,7 +58,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, _ := r.Body.(*sentBody)
 	var failure error
 	for _, m := range p.order(time.Now()) {
-		response, err := m.transport.RoundTrip(m.direct(r))
+		response, err := roundTrip(m.transport, m.direct(r))
 		if err == nil {
 			m.found()
 			return response, nil
@@ -156,7 +156,7 @@ func notDialed(err error) bool {
 
 func newTransport(timeout time.Duration) *http.Transport {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		DialContext:            dialer(timeout),
 		TLSHandshakeTimeout:    connectTimeout,
 		ResponseHeaderTimeout:  timeout,
 		ForceAttemptHTTP2:      true,

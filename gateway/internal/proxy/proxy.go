@@ -60,7 +60,8 @@ const (
 type Config struct {
 	Pools []Pool // at least the one for all paths
 	// Timeout is how long an upstream may take to begin its answer once it has
-	// the whole request. 0: as long as it likes.
+	// the whole request, and take nothing of what is sent to it. 0: as long as it
+	// likes. In HTTP/2 an upstream that only withholds its flow control is not bounded.
 	Timeout time.Duration
 	// HealthPath is asked of each upstream every few seconds by Run; "" for none.
 	HealthPath string
