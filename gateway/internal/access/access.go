@@ -37,6 +37,7 @@ const (
 	requestIDField = "X-Request-Id"
 	requestIDMax   = 128 // bytes of an id that is kept
 	pathMax        = 256 // bytes of a path that are logged
+	methodMax      = 32  // bytes of a method in the log: callers can invent them
 	refusalsMax    = 10  // log lines a second on refusals and failures
 	hashBytes      = 8   // of a caller's hash: enough to tell callers apart in a log
 )
@@ -120,7 +121,7 @@ func (h *Handler) finish(r *http.Request, v *visit) {
 func (h *Handler) attributes(r *http.Request, v *visit) []slog.Attr {
 	path := r.URL.Path
 	attrs := []slog.Attr{
-		slog.String("request_id", v.id), slog.String("method", r.Method), slog.String("path", path[:min(len(path), pathMax)]),
+		slog.String("request_id", v.id), slog.String("method", r.Method[:min(len(r.Method), methodMax)]), slog.String("path", path[:min(len(path), pathMax)]),
 		slog.String("proto", r.Proto), slog.Int("status", v.status), slog.Int64("bytes", v.bytes),
 		slog.Float64("ms", float64(time.Since(v.began).Microseconds())/1000),
 		slog.String("verdict", v.verdictText()), slog.String("decided_by", v.byText()),

@@ -24,9 +24,11 @@ func (h *Handler) startSpan(ctx context.Context, r *http.Request, trusted bool) 
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	if trusted {
 		ctx = given
-	} else if link := trace.SpanContextFromContext(given); link.IsValid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
-		r.Header.Del("Tracestate") // is another trace's
+	} else {
+		r.Header.Del("Tracestate") // is another trace's, even if its Traceparent cannot be read
+		if link := trace.SpanContextFromContext(given); link.IsValid() {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
+		}
 	}
 	ctx, span := h.Tracer.Start(ctx, spanMethod(r), options...) //nolint:spancheck // endSpan ends it, when the request is over
 	propagation.TraceContext{}.Inject(ctx, carrier)
