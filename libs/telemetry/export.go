@@ -56,8 +56,8 @@ func ParseExport(endpoint string, getenv func(string) string) (Export, error) {
 			return false
 		}
 		for _, name := range [...]string{"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"} {
-			if p := getenv(name); p != "" && !strings.HasPrefix(p, "http/") {
-				faults = fmt.Errorf("%s is %q: want http/protobuf or http/json", name, p)
+			if p := getenv(name); p != "" && p != "http/protobuf" {
+				faults = fmt.Errorf("%s is %q: want http/protobuf", name, p)
 			}
 		}
 		return endpoint != "" || getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""

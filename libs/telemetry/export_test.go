@@ -33,6 +33,7 @@ func TestExportIsOffUnlessAsked(t *testing.T) {
 		{name: "no traces", endpoint: "http://c", env: map[string]string{"OTEL_TRACES_EXPORTER": "none"}},
 		{name: "disabled", endpoint: "http://c", env: map[string]string{"OTEL_SDK_DISABLED": "true"}, off: true},
 		{name: "gRPC", endpoint: "http://c", env: map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, fault: "http/protobuf"},
+		{name: "JSON", endpoint: "http://c", env: map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, fault: "http/protobuf"},
 		{name: "no URL", endpoint: "collector:4318", fault: "want http://"},
 		{name: "a password", endpoint: "http://me:secret@c", fault: "OTEL_EXPORTER_OTLP_HEADERS"},
 	} {
