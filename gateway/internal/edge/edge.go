@@ -31,6 +31,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/shiplane/limits/gateway/internal/access"
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/meter"
@@ -42,8 +44,13 @@ import (
 	"github.com/shiplane/limits/libs/ruleset"
 )
 
-// bodyTime is how long a body that has to be read may take to come.
-const bodyTime = 10 * time.Second
+const (
+	// bodyTime is how long a body that has to be read may take to come.
+	bodyTime = 10 * time.Second
+	// bodiesMax is how many bytes of such bodies are held at once, of all requests
+	// in flight: they are read before any limit is asked.
+	bodiesMax = 64 << 20
+)
 
 // Mode is what is done with what the limiter says.
 type Mode string
@@ -78,13 +85,14 @@ type Config struct {
 // Handler limits requests. Safe for concurrent use.
 type Handler struct {
 	Config
-	checks sync.Pool // of *check
+	checks sync.Pool           // of *check
+	bodies *semaphore.Weighted // bytes, of bodiesMax
 	plans  planLog
 }
 
 // New makes a handler.
 func New(cfg Config) *Handler {
-	return &Handler{Config: cfg, checks: sync.Pool{New: func() any { return new(check) }}}
+	return &Handler{Config: cfg, checks: sync.Pool{New: func() any { return new(check) }}, bodies: semaphore.NewWeighted(bodiesMax)}
 }
 
 // check is the memory of one decision.
@@ -115,6 +123,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := rules.Route(r)
 	caller, err := h.caller(rules, account, r)
 	if err == nil && refused == nil && route.UserField != "" && !h.Charge.Free(r, route) {
+		held := h.bodySize(r)
+		if !h.bodies.TryAcquire(held) {
+			h.refuse(w, r, busy(), nil)
+			return
+		}
+		defer h.bodies.Release(held)
 		refused, err = h.addUser(w, r, rules, route, &caller)
 	}
 	if err != nil {
@@ -200,6 +214,15 @@ func (h *Handler) caller(rules *ruleset.Ruleset, account identity.Account, r *ht
 	}
 	caller.IP, err = limit.NewSubject(rules.Domain(), limit.IP, id)
 	return caller, err
+}
+
+// bodySize is how much memory reading a request's body may take: a body of
+// unknown length is read into a buffer that grows to twice its length.
+func (h *Handler) bodySize(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return min(2*h.BodyMax, bodiesMax)
+	}
+	return min(r.ContentLength, h.BodyMax)
 }
 
 // addUser reads the user name out of the body. It is refused if it cannot be told,

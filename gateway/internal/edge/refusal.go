@@ -23,6 +23,7 @@ const (
 	CodeBadAccount  = "account_unreadable"     // 401
 	CodeNoTokenKeys = "token_keys_unavailable" // 503
 	CodeMethod      = "method_not_supported"   // 405
+	CodeBusy        = "busy"                   // 503: too many bodies are being read
 	CodeInternal    = "internal"               // 500
 )
 
@@ -78,6 +79,13 @@ func unreadable(err error) *refusal {
 		status = http.StatusRequestTimeout
 	}
 	return &refusal{meter.VerdictBadRequest, meter.ByRequest, httplimit.NewProblem(status, code, detail)}
+}
+
+// busy refuses a request whose body there is no memory for.
+func busy() *refusal {
+	p := httplimit.NewProblem(http.StatusServiceUnavailable, CodeBusy, "Too many logins are being read at once.")
+	p.RetryAfter = 1
+	return &refusal{meter.VerdictError, meter.ByRequest, p}
 }
 
 // plansLogged bounds the names that a planLog remembers: they may come from

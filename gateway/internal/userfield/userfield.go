@@ -77,7 +77,12 @@ func buffer(r *http.Request, maxBytes int64) ([]byte, *Refusal) {
 		return nil, nil
 	}
 	original := r.Body
-	body, err := io.ReadAll(io.LimitReader(original, maxBytes+1))
+	var sized bytes.Buffer
+	if r.ContentLength > 0 {
+		sized.Grow(int(r.ContentLength) + bytes.MinRead) // so that it is not grown by doubling
+	}
+	_, err := sized.ReadFrom(io.LimitReader(original, maxBytes+1))
+	body := sized.Bytes()
 	if err != nil || int64(len(body)) > maxBytes {
 		r.Body = struct {
 			io.Reader
