@@ -150,8 +150,7 @@ func (p *Postgres) start(ctx context.Context) error {
 		"listen_addresses":        p.cfg.Address,
 		"port":                    strconv.Itoa(p.port.Number()),
 		"unix_socket_directories": "",
-		// Data that nobody needs after a power cut.
-		// A commit is written, but not to the disk: it outlives the server, not the machine.
+		// A commit is written, but not to the disk: it outlives the server, not a power cut.
 		"fsync":            "off",
 		"full_page_writes": "off",
 	}
