@@ -18,7 +18,7 @@ BUF := tools/buf/node_modules/.bin/buf
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
 
 # Packages whose tests run once more under the race detector.
-RACE ?= ./libs/... ./gateway/...
+RACE ?= $(shell go list ./libs/... ./gateway/... | grep -v /libs/testenv)
 
 .DEFAULT_GOAL := help
 
