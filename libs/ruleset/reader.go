@@ -24,8 +24,11 @@ type reader struct {
 
 // serverSet are the fields that a server sets, and a file may not.
 var serverSet = map[protoreflect.FullName]bool{
-	"shiplane.rules.v1.Ruleset.revision": true,
-	"shiplane.rules.v1.Rule.version":     true,
+	"shiplane.rules.v1.Ruleset.revision":   true,
+	"shiplane.rules.v1.Ruleset.candidates": true,
+	"shiplane.rules.v1.Rule.version":       true,
+	"shiplane.rules.v1.Route.version":      true,
+	"shiplane.rules.v1.Override.id":        true,
 }
 
 // misplaced faults a key for standing there.

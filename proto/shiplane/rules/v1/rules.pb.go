@@ -29,6 +29,126 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Stage is how far the rollout of an edit has come.
+type Stage int32
+
+const (
+	// Not said: refused in a candidate.
+	Stage_STAGE_UNSPECIFIED Stage = 0
+	// Every pod evaluates it as if it were in shadow mode, and enforces the rule
+	// that it is to replace.
+	Stage_STAGE_SHADOW Stage = 1
+	// Canary pods go by it, and evaluate the rule that it is to replace as if that
+	// were in shadow mode. All other pods as in STAGE_SHADOW.
+	Stage_STAGE_CANARY Stage = 2
+)
+
+// Enum value maps for Stage.
+var (
+	Stage_name = map[int32]string{
+		0: "STAGE_UNSPECIFIED",
+		1: "STAGE_SHADOW",
+		2: "STAGE_CANARY",
+	}
+	Stage_value = map[string]int32{
+		"STAGE_UNSPECIFIED": 0,
+		"STAGE_SHADOW":      1,
+		"STAGE_CANARY":      2,
+	}
+)
+
+func (x Stage) Enum() *Stage {
+	p := new(Stage)
+	*p = x
+	return p
+}
+
+func (x Stage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Stage) Descriptor() protoreflect.EnumDescriptor {
+	return file_shiplane_rules_v1_rules_proto_enumTypes[0].Descriptor()
+}
+
+func (Stage) Type() protoreflect.EnumType {
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[0]
+}
+
+func (x Stage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Stage.Descriptor instead.
+func (Stage) EnumDescriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{0}
+}
+
+// Kind is what a ruleset is made of.
+type Kind int32
+
+const (
+	// Not said: refused.
+	Kind_KIND_UNSPECIFIED Kind = 0
+	// A plan.
+	Kind_KIND_PLAN Kind = 1
+	// A route class.
+	Kind_KIND_ROUTE Kind = 2
+	// A rule.
+	Kind_KIND_RULE Kind = 3
+	// An override.
+	Kind_KIND_OVERRIDE Kind = 4
+	// An edit of a rule that is being rolled out.
+	Kind_KIND_CANDIDATE Kind = 5
+)
+
+// Enum value maps for Kind.
+var (
+	Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_PLAN",
+		2: "KIND_ROUTE",
+		3: "KIND_RULE",
+		4: "KIND_OVERRIDE",
+		5: "KIND_CANDIDATE",
+	}
+	Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_PLAN":        1,
+		"KIND_ROUTE":       2,
+		"KIND_RULE":        3,
+		"KIND_OVERRIDE":    4,
+		"KIND_CANDIDATE":   5,
+	}
+)
+
+func (x Kind) Enum() *Kind {
+	p := new(Kind)
+	*p = x
+	return p
+}
+
+func (x Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_shiplane_rules_v1_rules_proto_enumTypes[1].Descriptor()
+}
+
+func (Kind) Type() protoreflect.EnumType {
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[1]
+}
+
+func (x Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Kind.Descriptor instead.
+func (Kind) EnumDescriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{1}
+}
+
 // Scope says that a rule without plan and route is meant.
 type Scope int32
 
@@ -62,11 +182,11 @@ func (x Scope) String() string {
 }
 
 func (Scope) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[0].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[2].Descriptor()
 }
 
 func (Scope) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[0]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[2]
 }
 
 func (x Scope) Number() protoreflect.EnumNumber {
@@ -75,7 +195,7 @@ func (x Scope) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Scope.Descriptor instead.
 func (Scope) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{0}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{2}
 }
 
 // Identity is whose requests are counted together.
@@ -119,11 +239,11 @@ func (x Identity) String() string {
 }
 
 func (Identity) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[1].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[3].Descriptor()
 }
 
 func (Identity) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[1]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[3]
 }
 
 func (x Identity) Number() protoreflect.EnumNumber {
@@ -132,7 +252,7 @@ func (x Identity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Identity.Descriptor instead.
 func (Identity) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{1}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{3}
 }
 
 // Algorithm is how a rule counts.
@@ -176,11 +296,11 @@ func (x Algorithm) String() string {
 }
 
 func (Algorithm) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[2].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[4].Descriptor()
 }
 
 func (Algorithm) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[2]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[4]
 }
 
 func (x Algorithm) Number() protoreflect.EnumNumber {
@@ -189,7 +309,7 @@ func (x Algorithm) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Algorithm.Descriptor instead.
 func (Algorithm) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{2}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{4}
 }
 
 // Mode is whether a rule's refusals are enforced.
@@ -229,11 +349,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[3].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[5].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[3]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[5]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -242,7 +362,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{3}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{5}
 }
 
 // FailMode is what a rule does with a request while its counter cannot be reached.
@@ -282,11 +402,11 @@ func (x FailMode) String() string {
 }
 
 func (FailMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[4].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[6].Descriptor()
 }
 
 func (FailMode) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[4]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[6]
 }
 
 func (x FailMode) Number() protoreflect.EnumNumber {
@@ -295,7 +415,7 @@ func (x FailMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailMode.Descriptor instead.
 func (FailMode) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{4}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{6}
 }
 
 // Check is when a request is counted.
@@ -336,11 +456,11 @@ func (x Check) String() string {
 }
 
 func (Check) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[5].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[7].Descriptor()
 }
 
 func (Check) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[5]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[7]
 }
 
 func (x Check) Number() protoreflect.EnumNumber {
@@ -349,7 +469,7 @@ func (x Check) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Check.Descriptor instead.
 func (Check) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{5}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{7}
 }
 
 // Counts is what a window or a log adds for one request.
@@ -389,11 +509,11 @@ func (x Counts) String() string {
 }
 
 func (Counts) Descriptor() protoreflect.EnumDescriptor {
-	return file_shiplane_rules_v1_rules_proto_enumTypes[6].Descriptor()
+	return file_shiplane_rules_v1_rules_proto_enumTypes[8].Descriptor()
 }
 
 func (Counts) Type() protoreflect.EnumType {
-	return &file_shiplane_rules_v1_rules_proto_enumTypes[6]
+	return &file_shiplane_rules_v1_rules_proto_enumTypes[8]
 }
 
 func (x Counts) Number() protoreflect.EnumNumber {
@@ -402,7 +522,7 @@ func (x Counts) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Counts.Descriptor instead.
 func (Counts) EnumDescriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{6}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{8}
 }
 
 // Ruleset is all that decides the limits of one domain, at one revision.
@@ -420,7 +540,10 @@ type Ruleset struct {
 	Rules []*Rule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
 	// The exceptions. (rule, key) is unique among those that are in force at one
 	// time.
-	Overrides     []*Override `protobuf:"bytes,6,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	Overrides []*Override `protobuf:"bytes,6,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	// The edits of rules that are being rolled out: at most one a rule. A rule
+	// file has none.
+	Candidates    []*Candidate `protobuf:"bytes,7,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -497,6 +620,279 @@ func (x *Ruleset) GetOverrides() []*Override {
 	return nil
 }
 
+func (x *Ruleset) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+// Candidate is an edit of a rule on its way to every pod. It is counted beside
+// the rule that it is to replace, under a counter of its own.
+type Candidate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rule as it will be. Its id may be of no rule of the ruleset yet.
+	Rule *Rule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// How far it has come.
+	Stage         Stage `protobuf:"varint,2,opt,name=stage,proto3,enum=shiplane.rules.v1.Stage" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Candidate) GetRule() *Rule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+func (x *Candidate) GetStage() Stage {
+	if x != nil {
+		return x.Stage
+	}
+	return Stage_STAGE_UNSPECIFIED
+}
+
+// Change is one thing of a ruleset as it is from a revision on.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was put, whole; or the name of what was deleted.
+	//
+	// Types that are valid to be assigned to Item:
+	//
+	//	*Change_Plan
+	//	*Change_Route
+	//	*Change_Rule
+	//	*Change_Override
+	//	*Change_Candidate
+	//	*Change_Deletion
+	Item          isChange_Item `protobuf_oneof:"item"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Change) GetItem() isChange_Item {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *Change) GetPlan() *Plan {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetRoute() *Route {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Route); ok {
+			return x.Route
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetRule() *Rule {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Rule); ok {
+			return x.Rule
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetOverride() *Override {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Override); ok {
+			return x.Override
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetCandidate() *Candidate {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Candidate); ok {
+			return x.Candidate
+		}
+	}
+	return nil
+}
+
+func (x *Change) GetDeletion() *Deletion {
+	if x != nil {
+		if x, ok := x.Item.(*Change_Deletion); ok {
+			return x.Deletion
+		}
+	}
+	return nil
+}
+
+type isChange_Item interface {
+	isChange_Item()
+}
+
+type Change_Plan struct {
+	// A plan, by its id.
+	Plan *Plan `protobuf:"bytes,1,opt,name=plan,proto3,oneof"`
+}
+
+type Change_Route struct {
+	// A route class, by its id.
+	Route *Route `protobuf:"bytes,2,opt,name=route,proto3,oneof"`
+}
+
+type Change_Rule struct {
+	// A rule, by its id.
+	Rule *Rule `protobuf:"bytes,3,opt,name=rule,proto3,oneof"`
+}
+
+type Change_Override struct {
+	// An override, by its id.
+	Override *Override `protobuf:"bytes,4,opt,name=override,proto3,oneof"`
+}
+
+type Change_Candidate struct {
+	// A candidate, by its rule's id.
+	Candidate *Candidate `protobuf:"bytes,5,opt,name=candidate,proto3,oneof"`
+}
+
+type Change_Deletion struct {
+	// What is gone.
+	Deletion *Deletion `protobuf:"bytes,6,opt,name=deletion,proto3,oneof"`
+}
+
+func (*Change_Plan) isChange_Item() {}
+
+func (*Change_Route) isChange_Item() {}
+
+func (*Change_Rule) isChange_Item() {}
+
+func (*Change_Override) isChange_Item() {}
+
+func (*Change_Candidate) isChange_Item() {}
+
+func (*Change_Deletion) isChange_Item() {}
+
+// Deletion names what a ruleset no longer has.
+type Deletion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it was.
+	Kind Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=shiplane.rules.v1.Kind" json:"kind,omitempty"`
+	// The id by which it was known; for a candidate its rule's.
+	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deletion) Reset() {
+	*x = Deletion{}
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deletion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deletion) ProtoMessage() {}
+
+func (x *Deletion) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
+func (*Deletion) Descriptor() ([]byte, []int) {
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Deletion) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *Deletion) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // Plan is what an account has bought. It is a name that rules match.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -508,7 +904,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[1]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +916,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[1]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +929,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{1}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Plan) GetId() string {
@@ -556,14 +952,17 @@ type Route struct {
 	Cost *int64 `protobuf:"varint,3,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// The member of a JSON or form body that holds the user name, as in
 	// "username", for rules with IDENTITY_USER. Empty: the class has no user name.
-	UserField     string `protobuf:"bytes,4,opt,name=user_field,json=userField,proto3" json:"user_field,omitempty"`
+	UserField string `protobuf:"bytes,4,opt,name=user_field,json=userField,proto3" json:"user_field,omitempty"`
+	// Grows by 1 with each edit of the class, from 1; 0 for a class of a rule
+	// file. The server sets it.
+	Version       int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[2]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +974,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[2]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +987,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{2}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Route) GetId() string {
@@ -617,6 +1016,13 @@ func (x *Route) GetUserField() string {
 		return x.UserField
 	}
 	return ""
+}
+
+func (x *Route) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // Rule is one limit and whom it is for.
@@ -670,7 +1076,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[3]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1088,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[3]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1101,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{3}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Rule) GetId() string {
@@ -830,14 +1236,17 @@ type Override struct {
 	// Who made it, at most 128 bytes.
 	Author string `protobuf:"bytes,10,opt,name=author,proto3" json:"author,omitempty"`
 	// Why, for people, at most 1,024 bytes.
-	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// By which the server knows it, as in "o-1f9q3kz": as an id of a rule. Empty
+	// in a rule file. The server sets it.
+	Id            string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Override) Reset() {
 	*x = Override{}
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[4]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +1258,7 @@ func (x *Override) String() string {
 func (*Override) ProtoMessage() {}
 
 func (x *Override) ProtoReflect() protoreflect.Message {
-	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[4]
+	mi := &file_shiplane_rules_v1_rules_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1271,7 @@ func (x *Override) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Override.ProtoReflect.Descriptor instead.
 func (*Override) Descriptor() ([]byte, []int) {
-	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{4}
+	return file_shiplane_rules_v1_rules_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Override) GetRule() string {
@@ -942,26 +1351,51 @@ func (x *Override) GetReason() string {
 	return ""
 }
 
+func (x *Override) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 var File_shiplane_rules_v1_rules_proto protoreflect.FileDescriptor
 
 const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"\n" +
-	"\x1dshiplane/rules/v1/rules.proto\x12\x11shiplane.rules.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x02\n" +
+	"\x1dshiplane/rules/v1/rules.proto\x12\x11shiplane.rules.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\x02\n" +
 	"\aRuleset\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12-\n" +
 	"\x05plans\x18\x03 \x03(\v2\x17.shiplane.rules.v1.PlanR\x05plans\x120\n" +
 	"\x06routes\x18\x04 \x03(\v2\x18.shiplane.rules.v1.RouteR\x06routes\x12-\n" +
 	"\x05rules\x18\x05 \x03(\v2\x17.shiplane.rules.v1.RuleR\x05rules\x129\n" +
-	"\toverrides\x18\x06 \x03(\v2\x1b.shiplane.rules.v1.OverrideR\toverrides\"\x16\n" +
+	"\toverrides\x18\x06 \x03(\v2\x1b.shiplane.rules.v1.OverrideR\toverrides\x12<\n" +
+	"\n" +
+	"candidates\x18\a \x03(\v2\x1c.shiplane.rules.v1.CandidateR\n" +
+	"candidates\"h\n" +
+	"\tCandidate\x12+\n" +
+	"\x04rule\x18\x01 \x01(\v2\x17.shiplane.rules.v1.RuleR\x04rule\x12.\n" +
+	"\x05stage\x18\x02 \x01(\x0e2\x18.shiplane.rules.v1.StageR\x05stage\"\xd4\x02\n" +
+	"\x06Change\x12-\n" +
+	"\x04plan\x18\x01 \x01(\v2\x17.shiplane.rules.v1.PlanH\x00R\x04plan\x120\n" +
+	"\x05route\x18\x02 \x01(\v2\x18.shiplane.rules.v1.RouteH\x00R\x05route\x12-\n" +
+	"\x04rule\x18\x03 \x01(\v2\x17.shiplane.rules.v1.RuleH\x00R\x04rule\x129\n" +
+	"\boverride\x18\x04 \x01(\v2\x1b.shiplane.rules.v1.OverrideH\x00R\boverride\x12<\n" +
+	"\tcandidate\x18\x05 \x01(\v2\x1c.shiplane.rules.v1.CandidateH\x00R\tcandidate\x129\n" +
+	"\bdeletion\x18\x06 \x01(\v2\x1b.shiplane.rules.v1.DeletionH\x00R\bdeletionB\x06\n" +
+	"\x04item\"G\n" +
+	"\bDeletion\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.shiplane.rules.v1.KindR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x16\n" +
 	"\x04Plan\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"n\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x88\x01\n" +
 	"\x05Route\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05match\x18\x02 \x03(\tR\x05match\x12\x17\n" +
 	"\x04cost\x18\x03 \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"user_field\x18\x04 \x01(\tR\tuserFieldB\a\n" +
+	"user_field\x18\x04 \x01(\tR\tuserField\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x03R\aversionB\a\n" +
 	"\x05_cost\"\xe8\x04\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -982,7 +1416,7 @@ const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"\x05check\x18\x0f \x01(\x0e2\x18.shiplane.rules.v1.CheckR\x05checkB\a\n" +
 	"\x05_rateB\b\n" +
 	"\x06_burstB\b\n" +
-	"\x06_limit\"\x87\x03\n" +
+	"\x06_limit\"\x97\x03\n" +
 	"\bOverride\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x17\n" +
@@ -996,10 +1430,23 @@ const file_shiplane_rules_v1_rules_proto_rawDesc = "" +
 	"expires_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x16\n" +
 	"\x06author\x18\n" +
 	" \x01(\tR\x06author\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reasonB\a\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02idB\a\n" +
 	"\x05_rateB\b\n" +
 	"\x06_burstB\b\n" +
-	"\x06_limit*-\n" +
+	"\x06_limit*B\n" +
+	"\x05Stage\x12\x15\n" +
+	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fSTAGE_SHADOW\x10\x01\x12\x10\n" +
+	"\fSTAGE_CANARY\x10\x02*q\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tKIND_PLAN\x10\x01\x12\x0e\n" +
+	"\n" +
+	"KIND_ROUTE\x10\x02\x12\r\n" +
+	"\tKIND_RULE\x10\x03\x12\x11\n" +
+	"\rKIND_OVERRIDE\x10\x04\x12\x12\n" +
+	"\x0eKIND_CANDIDATE\x10\x05*-\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tSCOPE_ALL\x10\x01*^\n" +
@@ -1042,45 +1489,60 @@ func file_shiplane_rules_v1_rules_proto_rawDescGZIP() []byte {
 	return file_shiplane_rules_v1_rules_proto_rawDescData
 }
 
-var file_shiplane_rules_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_shiplane_rules_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_shiplane_rules_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_shiplane_rules_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_shiplane_rules_v1_rules_proto_goTypes = []any{
-	(Scope)(0),                    // 0: shiplane.rules.v1.Scope
-	(Identity)(0),                 // 1: shiplane.rules.v1.Identity
-	(Algorithm)(0),                // 2: shiplane.rules.v1.Algorithm
-	(Mode)(0),                     // 3: shiplane.rules.v1.Mode
-	(FailMode)(0),                 // 4: shiplane.rules.v1.FailMode
-	(Check)(0),                    // 5: shiplane.rules.v1.Check
-	(Counts)(0),                   // 6: shiplane.rules.v1.Counts
-	(*Ruleset)(nil),               // 7: shiplane.rules.v1.Ruleset
-	(*Plan)(nil),                  // 8: shiplane.rules.v1.Plan
-	(*Route)(nil),                 // 9: shiplane.rules.v1.Route
-	(*Rule)(nil),                  // 10: shiplane.rules.v1.Rule
-	(*Override)(nil),              // 11: shiplane.rules.v1.Override
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(Stage)(0),                    // 0: shiplane.rules.v1.Stage
+	(Kind)(0),                     // 1: shiplane.rules.v1.Kind
+	(Scope)(0),                    // 2: shiplane.rules.v1.Scope
+	(Identity)(0),                 // 3: shiplane.rules.v1.Identity
+	(Algorithm)(0),                // 4: shiplane.rules.v1.Algorithm
+	(Mode)(0),                     // 5: shiplane.rules.v1.Mode
+	(FailMode)(0),                 // 6: shiplane.rules.v1.FailMode
+	(Check)(0),                    // 7: shiplane.rules.v1.Check
+	(Counts)(0),                   // 8: shiplane.rules.v1.Counts
+	(*Ruleset)(nil),               // 9: shiplane.rules.v1.Ruleset
+	(*Candidate)(nil),             // 10: shiplane.rules.v1.Candidate
+	(*Change)(nil),                // 11: shiplane.rules.v1.Change
+	(*Deletion)(nil),              // 12: shiplane.rules.v1.Deletion
+	(*Plan)(nil),                  // 13: shiplane.rules.v1.Plan
+	(*Route)(nil),                 // 14: shiplane.rules.v1.Route
+	(*Rule)(nil),                  // 15: shiplane.rules.v1.Rule
+	(*Override)(nil),              // 16: shiplane.rules.v1.Override
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_shiplane_rules_v1_rules_proto_depIdxs = []int32{
-	8,  // 0: shiplane.rules.v1.Ruleset.plans:type_name -> shiplane.rules.v1.Plan
-	9,  // 1: shiplane.rules.v1.Ruleset.routes:type_name -> shiplane.rules.v1.Route
-	10, // 2: shiplane.rules.v1.Ruleset.rules:type_name -> shiplane.rules.v1.Rule
-	11, // 3: shiplane.rules.v1.Ruleset.overrides:type_name -> shiplane.rules.v1.Override
-	0,  // 4: shiplane.rules.v1.Rule.scope:type_name -> shiplane.rules.v1.Scope
-	1,  // 5: shiplane.rules.v1.Rule.identity:type_name -> shiplane.rules.v1.Identity
-	2,  // 6: shiplane.rules.v1.Rule.algorithm:type_name -> shiplane.rules.v1.Algorithm
-	12, // 7: shiplane.rules.v1.Rule.window:type_name -> google.protobuf.Duration
-	3,  // 8: shiplane.rules.v1.Rule.mode:type_name -> shiplane.rules.v1.Mode
-	4,  // 9: shiplane.rules.v1.Rule.fail_mode:type_name -> shiplane.rules.v1.FailMode
-	6,  // 10: shiplane.rules.v1.Rule.counts:type_name -> shiplane.rules.v1.Counts
-	5,  // 11: shiplane.rules.v1.Rule.check:type_name -> shiplane.rules.v1.Check
-	12, // 12: shiplane.rules.v1.Override.window:type_name -> google.protobuf.Duration
-	13, // 13: shiplane.rules.v1.Override.starts_at:type_name -> google.protobuf.Timestamp
-	13, // 14: shiplane.rules.v1.Override.expires_at:type_name -> google.protobuf.Timestamp
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 0: shiplane.rules.v1.Ruleset.plans:type_name -> shiplane.rules.v1.Plan
+	14, // 1: shiplane.rules.v1.Ruleset.routes:type_name -> shiplane.rules.v1.Route
+	15, // 2: shiplane.rules.v1.Ruleset.rules:type_name -> shiplane.rules.v1.Rule
+	16, // 3: shiplane.rules.v1.Ruleset.overrides:type_name -> shiplane.rules.v1.Override
+	10, // 4: shiplane.rules.v1.Ruleset.candidates:type_name -> shiplane.rules.v1.Candidate
+	15, // 5: shiplane.rules.v1.Candidate.rule:type_name -> shiplane.rules.v1.Rule
+	0,  // 6: shiplane.rules.v1.Candidate.stage:type_name -> shiplane.rules.v1.Stage
+	13, // 7: shiplane.rules.v1.Change.plan:type_name -> shiplane.rules.v1.Plan
+	14, // 8: shiplane.rules.v1.Change.route:type_name -> shiplane.rules.v1.Route
+	15, // 9: shiplane.rules.v1.Change.rule:type_name -> shiplane.rules.v1.Rule
+	16, // 10: shiplane.rules.v1.Change.override:type_name -> shiplane.rules.v1.Override
+	10, // 11: shiplane.rules.v1.Change.candidate:type_name -> shiplane.rules.v1.Candidate
+	12, // 12: shiplane.rules.v1.Change.deletion:type_name -> shiplane.rules.v1.Deletion
+	1,  // 13: shiplane.rules.v1.Deletion.kind:type_name -> shiplane.rules.v1.Kind
+	2,  // 14: shiplane.rules.v1.Rule.scope:type_name -> shiplane.rules.v1.Scope
+	3,  // 15: shiplane.rules.v1.Rule.identity:type_name -> shiplane.rules.v1.Identity
+	4,  // 16: shiplane.rules.v1.Rule.algorithm:type_name -> shiplane.rules.v1.Algorithm
+	17, // 17: shiplane.rules.v1.Rule.window:type_name -> google.protobuf.Duration
+	5,  // 18: shiplane.rules.v1.Rule.mode:type_name -> shiplane.rules.v1.Mode
+	6,  // 19: shiplane.rules.v1.Rule.fail_mode:type_name -> shiplane.rules.v1.FailMode
+	8,  // 20: shiplane.rules.v1.Rule.counts:type_name -> shiplane.rules.v1.Counts
+	7,  // 21: shiplane.rules.v1.Rule.check:type_name -> shiplane.rules.v1.Check
+	17, // 22: shiplane.rules.v1.Override.window:type_name -> google.protobuf.Duration
+	18, // 23: shiplane.rules.v1.Override.starts_at:type_name -> google.protobuf.Timestamp
+	18, // 24: shiplane.rules.v1.Override.expires_at:type_name -> google.protobuf.Timestamp
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_shiplane_rules_v1_rules_proto_init() }
@@ -1088,16 +1550,24 @@ func file_shiplane_rules_v1_rules_proto_init() {
 	if File_shiplane_rules_v1_rules_proto != nil {
 		return
 	}
-	file_shiplane_rules_v1_rules_proto_msgTypes[2].OneofWrappers = []any{}
-	file_shiplane_rules_v1_rules_proto_msgTypes[3].OneofWrappers = []any{}
-	file_shiplane_rules_v1_rules_proto_msgTypes[4].OneofWrappers = []any{}
+	file_shiplane_rules_v1_rules_proto_msgTypes[2].OneofWrappers = []any{
+		(*Change_Plan)(nil),
+		(*Change_Route)(nil),
+		(*Change_Rule)(nil),
+		(*Change_Override)(nil),
+		(*Change_Candidate)(nil),
+		(*Change_Deletion)(nil),
+	}
+	file_shiplane_rules_v1_rules_proto_msgTypes[5].OneofWrappers = []any{}
+	file_shiplane_rules_v1_rules_proto_msgTypes[6].OneofWrappers = []any{}
+	file_shiplane_rules_v1_rules_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shiplane_rules_v1_rules_proto_rawDesc), len(file_shiplane_rules_v1_rules_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   5,
+			NumEnums:      9,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
