@@ -119,7 +119,7 @@ func (c *Core) rideAlong(now time.Duration, s *state, f *flight) {
 		}
 		return
 	}
-	s.lease.void(now)
+	s.void(now)
 	target := s.target(now, c.pods())
 	ahead := target - s.waiting
 	low := ahead > 0 && 2*s.lease.held < ahead && now >= s.hold.until
@@ -155,6 +155,7 @@ func (c *Core) learn(now, sent time.Duration, r *record, ask *store.Ask, tallies
 			c.told(now, s, e, o, tallies[i], result.Allowed)
 			continue
 		}
+		c.book.settled(e, o)
 		if s == nil || s.limit != e.Limit { // edited meanwhile
 			c.out.giveBack(ask.Subject, &state{rule: e.Rule, limit: e.Limit, lease: lease{from: result.At}}, o.Granted)
 			continue
@@ -194,8 +195,10 @@ func (c *Core) told(now time.Duration, s *state, e *store.Entry, o *store.Outcom
 	}
 }
 
-// untold puts the charges of an ask back that was not answered.
+// untold puts the charges of an ask back that was not answered; what it brought
+// back is lost.
 func (c *Core) untold(r *record, ask *store.Ask, tallies []tally) {
+	c.book.lose(ask)
 	for i := range ask.Entries {
 		if e := &ask.Entries[i]; !e.Rule.Waits() && e.Want > 0 {
 			c.retell(r.find(e.Rule.Tag), tallies[i])
@@ -217,15 +220,16 @@ func (c *Core) retell(s *state, t tally) {
 // granted takes a grant into the lease.
 func (s *state) granted(now, sent, at time.Duration, o *store.Outcome) {
 	if s.limit.Window == 0 {
-		s.lease.grant(now, at, o.Granted, 0, 0)
+		s.grant(now, at, o.Granted, 0, 0)
 		return
 	}
-	s.lease.grant(now, at, o.Granted, bucket.WindowStart(at, s.limit.Window), sent+o.Reset)
+	s.grant(now, at, o.Granted, bucket.WindowStart(at, s.limit.Window), sent+o.Reset)
 }
 
 // pause holds a rule that the store found short, if others compete for it.
 func (c *Core) pause(now time.Duration, s *state, need int64) {
 	if c.cfg.Paced {
+		s.counts.holds.Add(1)
 		random := float64(c.next()>>11) / (1 << 53)
 		s.hold = hold{until: now + pause(s.limit, c.pods(), random), need: need}
 	}

@@ -21,6 +21,7 @@ func (s *state) capped(now time.Duration, c *limit.Charge) bool {
 
 // admitted counts what this pod let through; a negative n takes it back.
 func (s *state) admitted(now time.Duration, c *limit.Charge, n int64) {
+	s.fresh += n
 	if c.Rule.Algorithm == limit.TokenBucket {
 		s.cap = s.cap.Take(max(now, s.cap.At), c.Limit, n)
 	}

@@ -16,6 +16,7 @@ import (
 type Core struct {
 	table  *table.Table[record]
 	out    outbox
+	book   book
 	cfg    CoreConfig
 	random atomic.Uint64
 }
@@ -34,7 +35,7 @@ type CoreConfig struct {
 func NewCore(cfg CoreConfig) (*Core, error) {
 	c := &Core{cfg: cfg}
 	c.random.Store(cfg.Seed)
-	c.out.member = c.next
+	c.out.member, c.out.book = c.next, &c.book
 	records, err := table.New(cfg.Bounds, cfg.Shards, table.Hooks[record]{
 		Pinned: (*record).pinned,
 		Evicted: func(subject limit.Subject, r *record) {
@@ -235,6 +236,7 @@ func (c *Core) enter(now time.Duration, call *Call, g *group) Step {
 // none. It returns the step of the call itself; those in its wakes are to be
 // resumed too, each only once.
 func (c *Core) Apply(now time.Duration, call *Call, err error) Step {
+	c.book.asks.Add(1)
 	g := &call.groups[call.at]
 	clear(call.wakes)
 	call.wakes = call.wakes[:0]

@@ -32,6 +32,7 @@ type outbox struct {
 	waiting atomic.Int64 // len(errands), for a look without the lock
 	dropped atomic.Int64
 	member  func() uint64 // names an attempt in a log
+	book    *book
 }
 
 func (o *outbox) add(e Errand) {
@@ -39,6 +40,7 @@ func (o *outbox) add(e Errand) {
 	defer o.mu.Unlock()
 	if len(o.errands) >= errandsMax {
 		o.dropped.Add(1)
+		o.book.lose(&e.Ask)
 		return
 	}
 	e.Ask.Subject = e.Ask.Subject.Clone()

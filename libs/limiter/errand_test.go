@@ -8,7 +8,7 @@ import (
 
 // What waits for the store is bounded; what finds no room is counted.
 func TestOutboxIsBounded(t *testing.T) {
-	var out outbox
+	out := outbox{book: &book{}}
 	r := storetest.Bucket("r", 1, 10)
 	for range errandsMax + 7 {
 		out.giveBack(storetest.Subject(t, r.Kind, "acme"), &state{rule: r, limit: r.Limit}, 1)
@@ -16,6 +16,9 @@ func TestOutboxIsBounded(t *testing.T) {
 	out.giveBack(storetest.Subject(t, r.Kind, "acme"), &state{rule: r, limit: r.Limit}, 0)
 	if n, dropped := len(out.take()), out.dropped.Load(); n != errandsMax || dropped != 7 {
 		t.Errorf("%d wait and %d were dropped, want %d and 7", n, dropped, errandsMax)
+	}
+	if lost := out.book.of(r).lost.Load(); lost != 7 {
+		t.Errorf("%d tokens are counted as lost, want 7", lost)
 	}
 	if out.waiting.Load() != 0 || len(out.take()) != 0 {
 		t.Error("what was taken is still there")

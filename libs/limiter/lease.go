@@ -44,30 +44,38 @@ func (s *state) spend(n int64) { s.lease.held -= n }
 // refused. window tells where they were taken from: what one window has counted
 // is of no use in the next.
 func (s *state) unspend(now time.Duration, n int64, window time.Duration) {
-	s.lease.void(now)
-	if s.lease.window == window && (window == 0 || now < s.lease.ends) {
-		s.lease.held += n
-		s.lease.expires = min(s.lease.expires, now)
+	s.void(now)
+	if s.lease.window != window || window != 0 && now >= s.lease.ends {
+		s.counts.lost.Add(n)
+		return
 	}
+	s.lease.held += n
+	s.lease.expires = min(s.lease.expires, now)
 }
 
 // void drops a window's lease when its window has ended.
-func (l *lease) void(now time.Duration) {
-	if l.ends > 0 && now >= l.ends {
-		*l = lease{}
+func (s *state) void(now time.Duration) {
+	if s.lease.ends > 0 && now >= s.lease.ends {
+		s.dropLease()
 	}
+}
+
+func (s *state) dropLease() {
+	s.counts.lost.Add(s.lease.held)
+	s.lease = lease{}
 }
 
 // grant adds what the store granted at its time at. window and ends are those
 // of a fixed window, else 0. What is left of another window is void, whichever
 // is the later: the store's clock may have stepped back. A grant lasts at least
 // for those who waited for it, who look at the same time.
-func (l *lease) grant(now, at time.Duration, n int64, window, ends time.Duration) {
+func (s *state) grant(now, at time.Duration, n int64, window, ends time.Duration) {
 	if n == 0 {
 		return
 	}
+	l := &s.lease
 	if window != l.window {
-		l.held = 0
+		s.dropLease()
 	}
 	if ends > 0 {
 		ends = max(ends, now+1)

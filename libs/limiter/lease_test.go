@@ -74,25 +74,27 @@ func TestAhead(t *testing.T) {
 // A window's lease is void when its window ends, and what was taken from one
 // window is not put back into the next.
 func TestWindowLeaseEndsWithItsWindow(t *testing.T) {
-	var s state
-	s.rule = storetest.Window("w", 10_000, time.Minute)
-	s.lease.grant(0, time.Hour, 10, time.Hour, 30*time.Second)
+	s := state{rule: storetest.Window("w", 10_000, time.Minute), counts: &counts{}}
+	s.grant(0, time.Hour, 10, time.Hour, 30*time.Second)
 	s.spend(1)
-	if s.lease.void(29 * time.Second); s.lease.held != 9 {
+	if s.void(29 * time.Second); s.lease.held != 9 {
 		t.Fatalf("before the end it holds %d, want 9", s.lease.held)
 	}
-	if s.lease.void(30 * time.Second); s.lease.held != 0 {
+	if s.void(30 * time.Second); s.lease.held != 0 {
 		t.Fatalf("at the end it holds %d", s.lease.held)
 	}
-	s.lease.grant(31*time.Second, time.Hour+time.Minute, 5, time.Hour+time.Minute, 90*time.Second)
+	s.grant(31*time.Second, time.Hour+time.Minute, 5, time.Hour+time.Minute, 90*time.Second)
 	s.unspend(31*time.Second, 1, time.Hour)
 	if s.lease.held != 5 {
 		t.Errorf("the last window's token came back into this one: %d, want 5", s.lease.held)
 	}
 	// Spent at the window's last moment, taken back when it has ended.
-	s.lease.void(90 * time.Second)
+	s.void(90 * time.Second)
 	s.unspend(90*time.Second, 1, time.Hour+time.Minute)
 	if s.lease.held != 0 {
 		t.Errorf("an ended window's token lives on: %d, want 0", s.lease.held)
+	}
+	if lost := s.counts.lost.Load(); lost != 9+1+5+1 {
+		t.Errorf("%d tokens are counted as lost, want all that ended with their windows, 16", lost)
 	}
 }

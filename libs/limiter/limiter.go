@@ -164,6 +164,9 @@ func (l *Limiter) take(ask *store.Ask, result *store.Result) error {
 	return err
 }
 
+// Stats returns what the limiter has done. It is cheap enough for each scrape.
+func (l *Limiter) Stats() Stats { return l.core.Stats() }
+
 // run hands back and tells what no request carries, until Close.
 func (l *Limiter) run() {
 	defer close(l.idle)

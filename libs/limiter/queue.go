@@ -169,6 +169,7 @@ func (c *Core) askAlone(now time.Duration, r *record, call *Call, g *group) {
 func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, err error) Step {
 	charges, outcomes, payments := call.charges(g), call.outcomes(g), call.paid(g)
 	f := &call.flight
+	g.shard.Mark(g.entry)
 	if err != nil {
 		// What the asked rules had on lease goes back: the fallback pays for all.
 		for _, j := range f.charges {
@@ -183,6 +184,7 @@ func (c *Core) settleAlone(now time.Duration, r *record, call *Call, g *group, e
 	for i, j := range f.charges {
 		ch, o, reply, e := &charges[j], &outcomes[j], &f.result.Outcomes[i], &f.ask.Entries[i]
 		s := r.state(now, ch, &c.out)
+		c.book.settled(e, reply)
 		s.known.learn(f.sent, f.result.At, e.Rule, e.Limit, e.Need, reply)
 		s.recovered(now)
 		o.DecidedBy, o.Known = limit.ByStore, true

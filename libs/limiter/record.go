@@ -18,6 +18,7 @@ type record struct {
 // state is what a pod keeps of one rule for one subject.
 type state struct {
 	tag       uint32
+	period    int32 // of passed: HotPeriods since the clock's zero
 	revision  int64 // of the ruleset that the limit is from
 	rule      *limit.Rule
 	limit     limit.Limit   // under which the rest was learned
@@ -32,6 +33,9 @@ type state struct {
 	unheard   bool          // it was told in vain: the next sweep tries again
 	mitigated time.Duration // pod time until which a rule that counts after refuses
 	fallback  *fallback     // this pod's part of the limit while the store does not answer; nil: it does
+	counts    *counts       // of the rule
+	passed    int64         // tokens admitted in the period, as of the last sweep
+	fresh     int64         // and since then
 }
 
 // statesMax is how many rules a record keeps before it forgets those that hold
@@ -47,7 +51,7 @@ const statesMax = 32
 // older ruleset changes nothing: the state stays that of the newer.
 func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 	if s := r.find(c.Rule.Tag); s != nil {
-		s.lease.void(now)
+		s.void(now)
 		if c.Revision < s.revision {
 			return s
 		}
@@ -56,6 +60,7 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 			out.tell(c.Subject, s)
 			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
 			s.known, s.hold, s.lease, s.mitigated = knowledge{}, hold{}, lease{}, 0
+			s.passed, s.fresh = 0, 0
 		}
 		s.rule, s.revision = c.Rule, c.Revision
 		return s
@@ -63,7 +68,9 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 	if len(r.states) >= statesMax {
 		r.forget()
 	}
-	r.states = append(r.states, state{tag: c.Rule.Tag, revision: c.Revision, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit)})
+	r.states = append(r.states, state{
+		tag: c.Rule.Tag, revision: c.Revision, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit), counts: out.book.of(c.Rule),
+	})
 	return &r.states[len(r.states)-1]
 }
 

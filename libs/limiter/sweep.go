@@ -22,19 +22,23 @@ func (c *Core) Drain(now time.Duration) (all bool) { return c.collect(now, true)
 
 func (c *Core) collect(now time.Duration, everything bool) (all bool) {
 	all = true
+	c.book.begin(now)
+	defer c.book.end()
 	c.table.Sweep(func(entry *table.Entry[record]) bool {
-		if !c.out.room() {
-			all = false
-			return true
-		}
+		room := c.out.room()
+		all = all && room
 		r := &entry.Record
 		e := Errand{Ask: store.Ask{Subject: entry.Subject()}}
 		holds := false
 		for i := range r.states {
 			s := &r.states[i]
-			s.lease.void(now)
-			if len(e.Ask.Entries) < store.EntriesMax {
-				c.collectState(now, s, everything, &e)
+			s.void(now)
+			keep := s.target(now, c.pods())
+			if room && len(e.Ask.Entries) < store.EntriesMax {
+				c.collectState(now, s, keep, everything, &e)
+			}
+			if s.rule.Waits() {
+				s.seen(now, e.Ask.Subject, keep, c.book.period)
 			}
 			holds = holds || s.lease.held > 0 || s.uncounted.tokens > 0
 		}
@@ -51,14 +55,13 @@ func (c *Core) collect(now time.Duration, everything bool) (all bool) {
 
 // collectState adds what one rule has for the store: one that no request waits
 // for has charges to tell, another tokens to hand back.
-func (c *Core) collectState(now time.Duration, s *state, everything bool, e *Errand) {
+func (c *Core) collectState(now time.Duration, s *state, keep int64, everything bool, e *Errand) {
 	if !s.rule.Waits() {
 		if s.uncounted.tokens > 0 && !s.counting {
 			e.add(s.tell(c.next()))
 		}
 		return
 	}
-	keep := s.target(now, c.pods())
 	if everything {
 		keep = 0
 	}
@@ -124,7 +127,11 @@ func anyDeferred(charges []limit.Charge) bool {
 
 // Errands empties the outbox: each is to be carried to the store, and its
 // reply to Settle, or, if there is none, the errand to Unsettled. Each may be carried by a goroutine of its own.
-func (c *Core) Errands() []Errand { return c.out.take() }
+func (c *Core) Errands() []Errand {
+	errands := c.out.take()
+	c.book.errands.Add(int64(len(errands)))
+	return errands
+}
 
 // Unsettled takes an errand that was not answered: tokens are lost, charges to
 // tell wait for the next.
@@ -132,10 +139,13 @@ func (c *Core) Unsettled(e *Errand) {
 	shard := c.table.Shard(&e.Ask.Subject)
 	shard.Lock()
 	defer shard.Unlock()
-	if entry := shard.Find(&e.Ask.Subject); entry != nil {
-		c.untold(&entry.Record, &e.Ask, e.tallies)
-		shard.Mark(entry)
+	entry := shard.Find(&e.Ask.Subject)
+	if entry == nil {
+		c.book.lose(&e.Ask)
+		return
 	}
+	c.untold(&entry.Record, &e.Ask, e.tallies)
+	shard.Mark(entry)
 }
 
 // Settle takes the reply to an errand. What is learned of a subject whose record

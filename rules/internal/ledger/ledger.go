@@ -46,7 +46,7 @@ type Entry struct {
 // State is everything in force at one revision.
 type State struct {
 	Revision int64
-	Domains  map[string]*rulesv1.Ruleset // with the candidates under way; lists are sorted by id, revision is State's
+	Domains  map[string]*rulesv1.Ruleset // with the candidates under way; lists are sorted by id, revision is the last one that changed the domain
 }
 
 // Store keeps the rules. All its methods are safe for concurrent use, also by
