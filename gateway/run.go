@@ -52,6 +52,9 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		return err
 	}
 	process.OnClose("limiter", limits.Close)
+	if err := in.meter.Watch(limits.Stats); err != nil {
+		return err
+	}
 	for name, follow := range in.follow {
 		process.Go(name, func(ctx context.Context) error { follow(ctx); return nil })
 	}

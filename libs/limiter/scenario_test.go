@@ -35,6 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected part of testdata
 //	at T drain pod=N               the pod stops
 //	at T load [pod=N] KIND=NAME… cost=N every=D until=T    sums up what became of it
 //	pods N                         live pods of the region; 2 at first
+//	at T stats pod=N               what the pod has counted
 //	told                           what shadow rules have said so far
 //	store down|slow|up             how the store answers from now on
 //	store flapping N               every Nth call fails
@@ -158,6 +159,8 @@ func (w *world) do(words []string) []string {
 	case "drain":
 		w.pod(strings.TrimPrefix(words[1], "pod=")).Drain(w.now)
 		return w.errands()
+	case "stats":
+		return describeStats(w.pod(strings.TrimPrefix(words[1], "pod=")).Stats())
 	case "told":
 		out := w.told
 		w.told = nil

@@ -26,6 +26,7 @@ const (
 
 // Meter counts. Safe for concurrent use. It is the limiter's Observer.
 type Meter struct {
+	meter    metric.Meter
 	requests metric.Int64Counter
 	rules    metric.Int64Counter
 	shadow   metric.Int64Counter
@@ -46,7 +47,7 @@ type series struct {
 // New makes the instruments. revision and keys are asked at each scrape.
 func New(provider metric.MeterProvider, revision, keys func() int64) (*Meter, error) {
 	meter := provider.Meter("github.com/shiplane/limits/gateway")
-	m := &Meter{}
+	m := &Meter{meter: meter}
 	var faults []error
 	counter := func(name, description string) metric.Int64Counter {
 		c, err := meter.Int64Counter(name, metric.WithDescription(description))
