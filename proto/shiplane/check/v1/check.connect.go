@@ -35,6 +35,10 @@ const (
 const (
 	// CheckServiceCheckProcedure is the fully-qualified name of the CheckService's Check RPC.
 	CheckServiceCheckProcedure = "/shiplane.check.v1.CheckService/Check"
+	// CheckServiceCheckBatchProcedure is the fully-qualified name of the CheckService's CheckBatch RPC.
+	CheckServiceCheckBatchProcedure = "/shiplane.check.v1.CheckService/CheckBatch"
+	// CheckServiceAcquireProcedure is the fully-qualified name of the CheckService's Acquire RPC.
+	CheckServiceAcquireProcedure = "/shiplane.check.v1.CheckService/Acquire"
 )
 
 // CheckServiceClient is a client for the shiplane.check.v1.CheckService service.
@@ -49,6 +53,17 @@ type CheckServiceClient interface {
 	// UNAVAILABLE (store_unavailable) mean that the counter of a rule that fails
 	// closed could not be reached; the CheckResponse is in the error's details.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
+	// CheckBatch decides several requests, each by itself, as if each had come by
+	// a Check of its own: it saves round trips. Its errors are those of the whole;
+	// what Check would have answered with an error stands in the result.
+	CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error)
+	// Acquire settles counters for a caller that holds leases of its own, as
+	// libs/store describes: what is handed back, then what is taken, for each ask
+	// all or nothing. Callers need the role pod: whoever hands tokens back can
+	// mint them. Like Check it is not idempotent.
+	//
+	// Errors are those of the whole; a store that does not answer is a result's.
+	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
 }
 
 // NewCheckServiceClient constructs a client for the shiplane.check.v1.CheckService service. By
@@ -68,17 +83,49 @@ func NewCheckServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(checkServiceMethods.ByName("Check")),
 			connect.WithClientOptions(opts...),
 		),
+		checkBatch: connect.NewClient[CheckBatchRequest, CheckBatchResponse](
+			httpClient,
+			baseURL+CheckServiceCheckBatchProcedure,
+			connect.WithSchema(checkServiceMethods.ByName("CheckBatch")),
+			connect.WithClientOptions(opts...),
+		),
+		acquire: connect.NewClient[AcquireRequest, AcquireResponse](
+			httpClient,
+			baseURL+CheckServiceAcquireProcedure,
+			connect.WithSchema(checkServiceMethods.ByName("Acquire")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // checkServiceClient implements CheckServiceClient.
 type checkServiceClient struct {
-	check *connect.Client[CheckRequest, CheckResponse]
+	check      *connect.Client[CheckRequest, CheckResponse]
+	checkBatch *connect.Client[CheckBatchRequest, CheckBatchResponse]
+	acquire    *connect.Client[AcquireRequest, AcquireResponse]
 }
 
 // Check calls shiplane.check.v1.CheckService.Check.
 func (c *checkServiceClient) Check(ctx context.Context, req *CheckRequest) (*CheckResponse, error) {
 	response, err := c.check.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CheckBatch calls shiplane.check.v1.CheckService.CheckBatch.
+func (c *checkServiceClient) CheckBatch(ctx context.Context, req *CheckBatchRequest) (*CheckBatchResponse, error) {
+	response, err := c.checkBatch.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Acquire calls shiplane.check.v1.CheckService.Acquire.
+func (c *checkServiceClient) Acquire(ctx context.Context, req *AcquireRequest) (*AcquireResponse, error) {
+	response, err := c.acquire.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -97,6 +144,17 @@ type CheckServiceHandler interface {
 	// UNAVAILABLE (store_unavailable) mean that the counter of a rule that fails
 	// closed could not be reached; the CheckResponse is in the error's details.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
+	// CheckBatch decides several requests, each by itself, as if each had come by
+	// a Check of its own: it saves round trips. Its errors are those of the whole;
+	// what Check would have answered with an error stands in the result.
+	CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error)
+	// Acquire settles counters for a caller that holds leases of its own, as
+	// libs/store describes: what is handed back, then what is taken, for each ask
+	// all or nothing. Callers need the role pod: whoever hands tokens back can
+	// mint them. Like Check it is not idempotent.
+	//
+	// Errors are those of the whole; a store that does not answer is a result's.
+	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
 }
 
 // NewCheckServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -112,10 +170,26 @@ func NewCheckServiceHandler(svc CheckServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(checkServiceMethods.ByName("Check")),
 		connect.WithHandlerOptions(opts...),
 	)
+	checkServiceCheckBatchHandler := connect.NewUnaryHandlerSimple(
+		CheckServiceCheckBatchProcedure,
+		svc.CheckBatch,
+		connect.WithSchema(checkServiceMethods.ByName("CheckBatch")),
+		connect.WithHandlerOptions(opts...),
+	)
+	checkServiceAcquireHandler := connect.NewUnaryHandlerSimple(
+		CheckServiceAcquireProcedure,
+		svc.Acquire,
+		connect.WithSchema(checkServiceMethods.ByName("Acquire")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/shiplane.check.v1.CheckService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CheckServiceCheckProcedure:
 			checkServiceCheckHandler.ServeHTTP(w, r)
+		case CheckServiceCheckBatchProcedure:
+			checkServiceCheckBatchHandler.ServeHTTP(w, r)
+		case CheckServiceAcquireProcedure:
+			checkServiceAcquireHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -127,4 +201,12 @@ type UnimplementedCheckServiceHandler struct{}
 
 func (UnimplementedCheckServiceHandler) Check(context.Context, *CheckRequest) (*CheckResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("shiplane.check.v1.CheckService.Check is not implemented"))
+}
+
+func (UnimplementedCheckServiceHandler) CheckBatch(context.Context, *CheckBatchRequest) (*CheckBatchResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("shiplane.check.v1.CheckService.CheckBatch is not implemented"))
+}
+
+func (UnimplementedCheckServiceHandler) Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("shiplane.check.v1.CheckService.Acquire is not implemented"))
 }

@@ -220,6 +220,120 @@ func (Cause) EnumDescriptor() ([]byte, []int) {
 	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{2}
 }
 
+// SubjectKind is what a subject is.
+type SubjectKind int32
+
+const (
+	// Not said: refused.
+	SubjectKind_SUBJECT_KIND_UNSPECIFIED SubjectKind = 0
+	// A client's address.
+	SubjectKind_SUBJECT_KIND_IP SubjectKind = 1
+	// A user name.
+	SubjectKind_SUBJECT_KIND_USER SubjectKind = 2
+	// An account.
+	SubjectKind_SUBJECT_KIND_ACCOUNT SubjectKind = 3
+)
+
+// Enum value maps for SubjectKind.
+var (
+	SubjectKind_name = map[int32]string{
+		0: "SUBJECT_KIND_UNSPECIFIED",
+		1: "SUBJECT_KIND_IP",
+		2: "SUBJECT_KIND_USER",
+		3: "SUBJECT_KIND_ACCOUNT",
+	}
+	SubjectKind_value = map[string]int32{
+		"SUBJECT_KIND_UNSPECIFIED": 0,
+		"SUBJECT_KIND_IP":          1,
+		"SUBJECT_KIND_USER":        2,
+		"SUBJECT_KIND_ACCOUNT":     3,
+	}
+)
+
+func (x SubjectKind) Enum() *SubjectKind {
+	p := new(SubjectKind)
+	*p = x
+	return p
+}
+
+func (x SubjectKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SubjectKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_shiplane_check_v1_check_proto_enumTypes[3].Descriptor()
+}
+
+func (SubjectKind) Type() protoreflect.EnumType {
+	return &file_shiplane_check_v1_check_proto_enumTypes[3]
+}
+
+func (x SubjectKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SubjectKind.Descriptor instead.
+func (SubjectKind) EnumDescriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{3}
+}
+
+// Counter is how an entry counts.
+type Counter int32
+
+const (
+	// Not said: refused.
+	Counter_COUNTER_UNSPECIFIED Counter = 0
+	// Tokens that refill.
+	Counter_COUNTER_TOKEN_BUCKET Counter = 1
+	// A count that starts anew with each window.
+	Counter_COUNTER_FIXED_WINDOW Counter = 2
+	// The accepted attempts of the last window.
+	Counter_COUNTER_SLIDING_LOG Counter = 3
+)
+
+// Enum value maps for Counter.
+var (
+	Counter_name = map[int32]string{
+		0: "COUNTER_UNSPECIFIED",
+		1: "COUNTER_TOKEN_BUCKET",
+		2: "COUNTER_FIXED_WINDOW",
+		3: "COUNTER_SLIDING_LOG",
+	}
+	Counter_value = map[string]int32{
+		"COUNTER_UNSPECIFIED":  0,
+		"COUNTER_TOKEN_BUCKET": 1,
+		"COUNTER_FIXED_WINDOW": 2,
+		"COUNTER_SLIDING_LOG":  3,
+	}
+)
+
+func (x Counter) Enum() *Counter {
+	p := new(Counter)
+	*p = x
+	return p
+}
+
+func (x Counter) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Counter) Descriptor() protoreflect.EnumDescriptor {
+	return file_shiplane_check_v1_check_proto_enumTypes[4].Descriptor()
+}
+
+func (Counter) Type() protoreflect.EnumType {
+	return &file_shiplane_check_v1_check_proto_enumTypes[4]
+}
+
+func (x Counter) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Counter.Descriptor instead.
+func (Counter) EnumDescriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{4}
+}
+
 // CheckRequest is one request of a caller, as the rules that it meets.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -580,6 +694,726 @@ func (x *Outcome) GetDecidedBy() DecidedBy {
 	return DecidedBy_DECIDED_BY_UNSPECIFIED
 }
 
+// CheckBatchRequest is several requests.
+type CheckBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The requests: 1 to 256.
+	Requests      []*CheckRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBatchRequest) Reset() {
+	*x = CheckBatchRequest{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBatchRequest) ProtoMessage() {}
+
+func (x *CheckBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBatchRequest.ProtoReflect.Descriptor instead.
+func (*CheckBatchRequest) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CheckBatchRequest) GetRequests() []*CheckRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// CheckBatchResponse is what became of them.
+type CheckBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each request, in their order.
+	Results       []*CheckResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBatchResponse) Reset() {
+	*x = CheckBatchResponse{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBatchResponse) ProtoMessage() {}
+
+func (x *CheckBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBatchResponse.ProtoReflect.Descriptor instead.
+func (*CheckBatchResponse) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CheckBatchResponse) GetResults() []*CheckResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// CheckResult is what became of one request of a batch.
+type CheckResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of it.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*CheckResult_Response
+	//	*CheckResult_Fault
+	Result        isCheckResult_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckResult) Reset() {
+	*x = CheckResult{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckResult) ProtoMessage() {}
+
+func (x *CheckResult) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
+func (*CheckResult) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CheckResult) GetResult() isCheckResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *CheckResult) GetResponse() *CheckResponse {
+	if x != nil {
+		if x, ok := x.Result.(*CheckResult_Response); ok {
+			return x.Response
+		}
+	}
+	return nil
+}
+
+func (x *CheckResult) GetFault() *CheckFault {
+	if x != nil {
+		if x, ok := x.Result.(*CheckResult_Fault); ok {
+			return x.Fault
+		}
+	}
+	return nil
+}
+
+type isCheckResult_Result interface {
+	isCheckResult_Result()
+}
+
+type CheckResult_Response struct {
+	// It was decided.
+	Response *CheckResponse `protobuf:"bytes,1,opt,name=response,proto3,oneof"`
+}
+
+type CheckResult_Fault struct {
+	// It could not be read.
+	Fault *CheckFault `protobuf:"bytes,2,opt,name=fault,proto3,oneof"`
+}
+
+func (*CheckResult_Response) isCheckResult_Result() {}
+
+func (*CheckResult_Fault) isCheckResult_Result() {}
+
+// CheckFault says what is wrong with a request.
+type CheckFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether a domain or rule is unknown; else a value is out of its bounds.
+	NotFound bool `protobuf:"varint,1,opt,name=not_found,json=notFound,proto3" json:"not_found,omitempty"`
+	// What is wrong, with the field, the value and what is allowed.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckFault) Reset() {
+	*x = CheckFault{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckFault) ProtoMessage() {}
+
+func (x *CheckFault) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckFault.ProtoReflect.Descriptor instead.
+func (*CheckFault) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CheckFault) GetNotFound() bool {
+	if x != nil {
+		return x.NotFound
+	}
+	return false
+}
+
+func (x *CheckFault) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// AcquireRequest is several asks.
+type AcquireRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The asks: 1 to 256, each of one subject.
+	Asks          []*Ask `protobuf:"bytes,1,rep,name=asks,proto3" json:"asks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireRequest) Reset() {
+	*x = AcquireRequest{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireRequest) ProtoMessage() {}
+
+func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireRequest.ProtoReflect.Descriptor instead.
+func (*AcquireRequest) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AcquireRequest) GetAsks() []*Ask {
+	if x != nil {
+		return x.Asks
+	}
+	return nil
+}
+
+// Ask settles the counters of one subject.
+type Ask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The set of rules, as in "public-api".
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Who is counted.
+	Kind SubjectKind `protobuf:"varint,2,opt,name=kind,proto3,enum=shiplane.check.v1.SubjectKind" json:"kind,omitempty"`
+	// The subject's id: 1 to 64 bytes, or the 32 bytes of the SHA-256 of a longer
+	// one.
+	Id []byte `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether id is such a SHA-256.
+	Hashed bool `protobuf:"varint,4,opt,name=hashed,proto3" json:"hashed,omitempty"`
+	// The counters: 1 to 12, no tag twice.
+	Entries       []*AskEntry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ask) Reset() {
+	*x = Ask{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ask) ProtoMessage() {}
+
+func (x *Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
+func (*Ask) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Ask) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Ask) GetKind() SubjectKind {
+	if x != nil {
+		return x.Kind
+	}
+	return SubjectKind_SUBJECT_KIND_UNSPECIFIED
+}
+
+func (x *Ask) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Ask) GetHashed() bool {
+	if x != nil {
+		return x.Hashed
+	}
+	return false
+}
+
+func (x *Ask) GetEntries() []*AskEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// AskEntry is one counter of an ask. Tokens stand for counts where it is a
+// window or a log.
+type AskEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rule's id, for logs of sliding_log and for errors.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The name of the counter within the subject's record.
+	Tag uint32 `protobuf:"fixed32,2,opt,name=tag,proto3" json:"tag,omitempty"`
+	// How it counts.
+	Counter Counter `protobuf:"varint,3,opt,name=counter,proto3,enum=shiplane.check.v1.Counter" json:"counter,omitempty"`
+	// The rule is in shadow mode: it refuses nothing.
+	Shadow bool `protobuf:"varint,4,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	// Tokens a second that a bucket refills by; only for COUNTER_TOKEN_BUCKET.
+	Rate float64 `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Tokens that a full bucket holds, or requests a window: 1 to 1,000,000,000,000.
+	Size int64 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
+	// Length of the window in microseconds; only for windows and logs.
+	WindowUs int64 `protobuf:"varint,7,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
+	// Tokens handed back before anything is taken, from 0.
+	Give int64 `protobuf:"varint,8,opt,name=give,proto3" json:"give,omitempty"`
+	// When they were granted, on the store's clock: microseconds since 2026-01-01.
+	GivenFromUs int64 `protobuf:"varint,9,opt,name=given_from_us,json=givenFromUs,proto3" json:"given_from_us,omitempty"`
+	// Tokens that must be there, or nothing is taken for this ask: from 0.
+	Need int64 `protobuf:"varint,10,opt,name=need,proto3" json:"need,omitempty"`
+	// Tokens to take if they are there: need or more.
+	Want int64 `protobuf:"varint,11,opt,name=want,proto3" json:"want,omitempty"`
+	// Names the attempt in a log.
+	Member        uint64 `protobuf:"fixed64,12,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskEntry) Reset() {
+	*x = AskEntry{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskEntry) ProtoMessage() {}
+
+func (x *AskEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskEntry.ProtoReflect.Descriptor instead.
+func (*AskEntry) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AskEntry) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *AskEntry) GetTag() uint32 {
+	if x != nil {
+		return x.Tag
+	}
+	return 0
+}
+
+func (x *AskEntry) GetCounter() Counter {
+	if x != nil {
+		return x.Counter
+	}
+	return Counter_COUNTER_UNSPECIFIED
+}
+
+func (x *AskEntry) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
+func (x *AskEntry) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *AskEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *AskEntry) GetWindowUs() int64 {
+	if x != nil {
+		return x.WindowUs
+	}
+	return 0
+}
+
+func (x *AskEntry) GetGive() int64 {
+	if x != nil {
+		return x.Give
+	}
+	return 0
+}
+
+func (x *AskEntry) GetGivenFromUs() int64 {
+	if x != nil {
+		return x.GivenFromUs
+	}
+	return 0
+}
+
+func (x *AskEntry) GetNeed() int64 {
+	if x != nil {
+		return x.Need
+	}
+	return 0
+}
+
+func (x *AskEntry) GetWant() int64 {
+	if x != nil {
+		return x.Want
+	}
+	return 0
+}
+
+func (x *AskEntry) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+// AcquireResponse is what became of the asks.
+type AcquireResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each ask, in their order.
+	Results       []*AskResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireResponse) Reset() {
+	*x = AcquireResponse{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireResponse) ProtoMessage() {}
+
+func (x *AcquireResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireResponse.ProtoReflect.Descriptor instead.
+func (*AcquireResponse) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AcquireResponse) GetResults() []*AskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// AskResult is what became of one ask.
+type AskResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why the store gave no answer; nothing else is set then. CAUSE_STORE_TIMEOUT
+	// means that the charge may have been made.
+	Cause Cause `protobuf:"varint,1,opt,name=cause,proto3,enum=shiplane.check.v1.Cause" json:"cause,omitempty"`
+	// The store's clock: microseconds since 2026-01-01.
+	AtUs int64 `protobuf:"varint,2,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// Every enforced entry had its need.
+	Allowed bool `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// One for each entry, in their order.
+	Outcomes      []*AskOutcome `protobuf:"bytes,4,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskResult) Reset() {
+	*x = AskResult{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskResult) ProtoMessage() {}
+
+func (x *AskResult) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskResult.ProtoReflect.Descriptor instead.
+func (*AskResult) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AskResult) GetCause() Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return Cause_CAUSE_UNSPECIFIED
+}
+
+func (x *AskResult) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *AskResult) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *AskResult) GetOutcomes() []*AskOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// AskOutcome is what became of an entry.
+type AskOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens taken; 0 if refused.
+	Granted int64 `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
+	// Whole tokens left.
+	Remaining int64 `protobuf:"varint,2,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// Microseconds until need will be there if nobody else takes it, rounded up.
+	RetryUs int64 `protobuf:"varint,3,opt,name=retry_us,json=retryUs,proto3" json:"retry_us,omitempty"`
+	// Microseconds until the bucket is full, the window ends or the log is empty.
+	ResetUs int64 `protobuf:"varint,4,opt,name=reset_us,json=resetUs,proto3" json:"reset_us,omitempty"`
+	// Need is above the limit's size.
+	Never bool `protobuf:"varint,5,opt,name=never,proto3" json:"never,omitempty"`
+	// Need was not there.
+	Short         bool `protobuf:"varint,6,opt,name=short,proto3" json:"short,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskOutcome) Reset() {
+	*x = AskOutcome{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskOutcome) ProtoMessage() {}
+
+func (x *AskOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskOutcome.ProtoReflect.Descriptor instead.
+func (*AskOutcome) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AskOutcome) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *AskOutcome) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *AskOutcome) GetRetryUs() int64 {
+	if x != nil {
+		return x.RetryUs
+	}
+	return 0
+}
+
+func (x *AskOutcome) GetResetUs() int64 {
+	if x != nil {
+		return x.ResetUs
+	}
+	return 0
+}
+
+func (x *AskOutcome) GetNever() bool {
+	if x != nil {
+		return x.Never
+	}
+	return false
+}
+
+func (x *AskOutcome) GetShort() bool {
+	if x != nil {
+		return x.Short
+	}
+	return false
+}
+
 var File_shiplane_check_v1_check_proto protoreflect.FileDescriptor
 
 const file_shiplane_check_v1_check_proto_rawDesc = "" +
@@ -620,7 +1454,56 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\n" +
 	"decided_by\x18\v \x01(\x0e2\x1c.shiplane.check.v1.DecidedByR\tdecidedByB\f\n" +
 	"\n" +
-	"_remaining*d\n" +
+	"_remaining\"P\n" +
+	"\x11CheckBatchRequest\x12;\n" +
+	"\brequests\x18\x01 \x03(\v2\x1f.shiplane.check.v1.CheckRequestR\brequests\"N\n" +
+	"\x12CheckBatchResponse\x128\n" +
+	"\aresults\x18\x01 \x03(\v2\x1e.shiplane.check.v1.CheckResultR\aresults\"\x8e\x01\n" +
+	"\vCheckResult\x12>\n" +
+	"\bresponse\x18\x01 \x01(\v2 .shiplane.check.v1.CheckResponseH\x00R\bresponse\x125\n" +
+	"\x05fault\x18\x02 \x01(\v2\x1d.shiplane.check.v1.CheckFaultH\x00R\x05faultB\b\n" +
+	"\x06result\"C\n" +
+	"\n" +
+	"CheckFault\x12\x1b\n" +
+	"\tnot_found\x18\x01 \x01(\bR\bnotFound\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"<\n" +
+	"\x0eAcquireRequest\x12*\n" +
+	"\x04asks\x18\x01 \x03(\v2\x16.shiplane.check.v1.AskR\x04asks\"\xb0\x01\n" +
+	"\x03Ask\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x122\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1e.shiplane.check.v1.SubjectKindR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\fR\x02id\x12\x16\n" +
+	"\x06hashed\x18\x04 \x01(\bR\x06hashed\x125\n" +
+	"\aentries\x18\x05 \x03(\v2\x1b.shiplane.check.v1.AskEntryR\aentries\"\xbb\x02\n" +
+	"\bAskEntry\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x10\n" +
+	"\x03tag\x18\x02 \x01(\aR\x03tag\x124\n" +
+	"\acounter\x18\x03 \x01(\x0e2\x1a.shiplane.check.v1.CounterR\acounter\x12\x16\n" +
+	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12\x12\n" +
+	"\x04rate\x18\x05 \x01(\x01R\x04rate\x12\x12\n" +
+	"\x04size\x18\x06 \x01(\x03R\x04size\x12\x1b\n" +
+	"\twindow_us\x18\a \x01(\x03R\bwindowUs\x12\x12\n" +
+	"\x04give\x18\b \x01(\x03R\x04give\x12\"\n" +
+	"\rgiven_from_us\x18\t \x01(\x03R\vgivenFromUs\x12\x12\n" +
+	"\x04need\x18\n" +
+	" \x01(\x03R\x04need\x12\x12\n" +
+	"\x04want\x18\v \x01(\x03R\x04want\x12\x16\n" +
+	"\x06member\x18\f \x01(\x06R\x06member\"I\n" +
+	"\x0fAcquireResponse\x126\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.shiplane.check.v1.AskResultR\aresults\"\xa5\x01\n" +
+	"\tAskResult\x12.\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.shiplane.check.v1.CauseR\x05cause\x12\x13\n" +
+	"\x05at_us\x18\x02 \x01(\x03R\x04atUs\x12\x18\n" +
+	"\aallowed\x18\x03 \x01(\bR\aallowed\x129\n" +
+	"\boutcomes\x18\x04 \x03(\v2\x1d.shiplane.check.v1.AskOutcomeR\boutcomes\"\xa6\x01\n" +
+	"\n" +
+	"AskOutcome\x12\x18\n" +
+	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x1c\n" +
+	"\tremaining\x18\x02 \x01(\x03R\tremaining\x12\x19\n" +
+	"\bretry_us\x18\x03 \x01(\x03R\aretryUs\x12\x19\n" +
+	"\breset_us\x18\x04 \x01(\x03R\aresetUs\x12\x14\n" +
+	"\x05never\x18\x05 \x01(\bR\x05never\x12\x14\n" +
+	"\x05short\x18\x06 \x01(\bR\x05short*d\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ALLOWED\x10\x01\x12\x12\n" +
@@ -642,9 +1525,22 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CAUSE_STORE_TIMEOUT\x10\x01\x12\x1b\n" +
-	"\x17CAUSE_STORE_UNAVAILABLE\x10\x022Z\n" +
+	"\x17CAUSE_STORE_UNAVAILABLE\x10\x02*q\n" +
+	"\vSubjectKind\x12\x1c\n" +
+	"\x18SUBJECT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fSUBJECT_KIND_IP\x10\x01\x12\x15\n" +
+	"\x11SUBJECT_KIND_USER\x10\x02\x12\x18\n" +
+	"\x14SUBJECT_KIND_ACCOUNT\x10\x03*o\n" +
+	"\aCounter\x12\x17\n" +
+	"\x13COUNTER_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14COUNTER_TOKEN_BUCKET\x10\x01\x12\x18\n" +
+	"\x14COUNTER_FIXED_WINDOW\x10\x02\x12\x17\n" +
+	"\x13COUNTER_SLIDING_LOG\x10\x032\x87\x02\n" +
 	"\fCheckService\x12J\n" +
-	"\x05Check\x12\x1f.shiplane.check.v1.CheckRequest\x1a .shiplane.check.v1.CheckResponseB<Z:github.com/shiplane/limits/proto/shiplane/check/v1;checkv1b\x06proto3"
+	"\x05Check\x12\x1f.shiplane.check.v1.CheckRequest\x1a .shiplane.check.v1.CheckResponse\x12Y\n" +
+	"\n" +
+	"CheckBatch\x12$.shiplane.check.v1.CheckBatchRequest\x1a%.shiplane.check.v1.CheckBatchResponse\x12P\n" +
+	"\aAcquire\x12!.shiplane.check.v1.AcquireRequest\x1a\".shiplane.check.v1.AcquireResponseB<Z:github.com/shiplane/limits/proto/shiplane/check/v1;checkv1b\x06proto3"
 
 var (
 	file_shiplane_check_v1_check_proto_rawDescOnce sync.Once
@@ -658,35 +1554,62 @@ func file_shiplane_check_v1_check_proto_rawDescGZIP() []byte {
 	return file_shiplane_check_v1_check_proto_rawDescData
 }
 
-var file_shiplane_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_shiplane_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_shiplane_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_shiplane_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_shiplane_check_v1_check_proto_goTypes = []any{
 	(Verdict)(0),                // 0: shiplane.check.v1.Verdict
 	(DecidedBy)(0),              // 1: shiplane.check.v1.DecidedBy
 	(Cause)(0),                  // 2: shiplane.check.v1.Cause
-	(*CheckRequest)(nil),        // 3: shiplane.check.v1.CheckRequest
-	(*Entry)(nil),               // 4: shiplane.check.v1.Entry
-	(*CheckResponse)(nil),       // 5: shiplane.check.v1.CheckResponse
-	(*Outcome)(nil),             // 6: shiplane.check.v1.Outcome
-	(*durationpb.Duration)(nil), // 7: google.protobuf.Duration
+	(SubjectKind)(0),            // 3: shiplane.check.v1.SubjectKind
+	(Counter)(0),                // 4: shiplane.check.v1.Counter
+	(*CheckRequest)(nil),        // 5: shiplane.check.v1.CheckRequest
+	(*Entry)(nil),               // 6: shiplane.check.v1.Entry
+	(*CheckResponse)(nil),       // 7: shiplane.check.v1.CheckResponse
+	(*Outcome)(nil),             // 8: shiplane.check.v1.Outcome
+	(*CheckBatchRequest)(nil),   // 9: shiplane.check.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil),  // 10: shiplane.check.v1.CheckBatchResponse
+	(*CheckResult)(nil),         // 11: shiplane.check.v1.CheckResult
+	(*CheckFault)(nil),          // 12: shiplane.check.v1.CheckFault
+	(*AcquireRequest)(nil),      // 13: shiplane.check.v1.AcquireRequest
+	(*Ask)(nil),                 // 14: shiplane.check.v1.Ask
+	(*AskEntry)(nil),            // 15: shiplane.check.v1.AskEntry
+	(*AcquireResponse)(nil),     // 16: shiplane.check.v1.AcquireResponse
+	(*AskResult)(nil),           // 17: shiplane.check.v1.AskResult
+	(*AskOutcome)(nil),          // 18: shiplane.check.v1.AskOutcome
+	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
 }
 var file_shiplane_check_v1_check_proto_depIdxs = []int32{
-	4,  // 0: shiplane.check.v1.CheckRequest.entries:type_name -> shiplane.check.v1.Entry
+	6,  // 0: shiplane.check.v1.CheckRequest.entries:type_name -> shiplane.check.v1.Entry
 	0,  // 1: shiplane.check.v1.CheckResponse.verdict:type_name -> shiplane.check.v1.Verdict
 	1,  // 2: shiplane.check.v1.CheckResponse.decided_by:type_name -> shiplane.check.v1.DecidedBy
-	6,  // 3: shiplane.check.v1.CheckResponse.entries:type_name -> shiplane.check.v1.Outcome
-	7,  // 4: shiplane.check.v1.CheckResponse.retry_after:type_name -> google.protobuf.Duration
+	8,  // 3: shiplane.check.v1.CheckResponse.entries:type_name -> shiplane.check.v1.Outcome
+	19, // 4: shiplane.check.v1.CheckResponse.retry_after:type_name -> google.protobuf.Duration
 	2,  // 5: shiplane.check.v1.CheckResponse.cause:type_name -> shiplane.check.v1.Cause
-	7,  // 6: shiplane.check.v1.Outcome.reset:type_name -> google.protobuf.Duration
-	7,  // 7: shiplane.check.v1.Outcome.retry_after:type_name -> google.protobuf.Duration
+	19, // 6: shiplane.check.v1.Outcome.reset:type_name -> google.protobuf.Duration
+	19, // 7: shiplane.check.v1.Outcome.retry_after:type_name -> google.protobuf.Duration
 	1,  // 8: shiplane.check.v1.Outcome.decided_by:type_name -> shiplane.check.v1.DecidedBy
-	3,  // 9: shiplane.check.v1.CheckService.Check:input_type -> shiplane.check.v1.CheckRequest
-	5,  // 10: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	5,  // 9: shiplane.check.v1.CheckBatchRequest.requests:type_name -> shiplane.check.v1.CheckRequest
+	11, // 10: shiplane.check.v1.CheckBatchResponse.results:type_name -> shiplane.check.v1.CheckResult
+	7,  // 11: shiplane.check.v1.CheckResult.response:type_name -> shiplane.check.v1.CheckResponse
+	12, // 12: shiplane.check.v1.CheckResult.fault:type_name -> shiplane.check.v1.CheckFault
+	14, // 13: shiplane.check.v1.AcquireRequest.asks:type_name -> shiplane.check.v1.Ask
+	3,  // 14: shiplane.check.v1.Ask.kind:type_name -> shiplane.check.v1.SubjectKind
+	15, // 15: shiplane.check.v1.Ask.entries:type_name -> shiplane.check.v1.AskEntry
+	4,  // 16: shiplane.check.v1.AskEntry.counter:type_name -> shiplane.check.v1.Counter
+	17, // 17: shiplane.check.v1.AcquireResponse.results:type_name -> shiplane.check.v1.AskResult
+	2,  // 18: shiplane.check.v1.AskResult.cause:type_name -> shiplane.check.v1.Cause
+	18, // 19: shiplane.check.v1.AskResult.outcomes:type_name -> shiplane.check.v1.AskOutcome
+	5,  // 20: shiplane.check.v1.CheckService.Check:input_type -> shiplane.check.v1.CheckRequest
+	9,  // 21: shiplane.check.v1.CheckService.CheckBatch:input_type -> shiplane.check.v1.CheckBatchRequest
+	13, // 22: shiplane.check.v1.CheckService.Acquire:input_type -> shiplane.check.v1.AcquireRequest
+	7,  // 23: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
+	10, // 24: shiplane.check.v1.CheckService.CheckBatch:output_type -> shiplane.check.v1.CheckBatchResponse
+	16, // 25: shiplane.check.v1.CheckService.Acquire:output_type -> shiplane.check.v1.AcquireResponse
+	23, // [23:26] is the sub-list for method output_type
+	20, // [20:23] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_shiplane_check_v1_check_proto_init() }
@@ -697,13 +1620,17 @@ func file_shiplane_check_v1_check_proto_init() {
 	file_shiplane_check_v1_check_proto_msgTypes[1].OneofWrappers = []any{}
 	file_shiplane_check_v1_check_proto_msgTypes[2].OneofWrappers = []any{}
 	file_shiplane_check_v1_check_proto_msgTypes[3].OneofWrappers = []any{}
+	file_shiplane_check_v1_check_proto_msgTypes[6].OneofWrappers = []any{
+		(*CheckResult_Response)(nil),
+		(*CheckResult_Fault)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shiplane_check_v1_check_proto_rawDesc), len(file_shiplane_check_v1_check_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   4,
+			NumEnums:      5,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
