@@ -72,7 +72,7 @@ failover: ## a primary dies under load: the timeline, also drawn in bin/failover
 	go run ./perf/failover/cmd/failover --html bin/failover.html $(ARGS)
 
 .PHONY: soak
-soak: ## an outage of 60 s at full load, then 60 s of rule edits: memory, goroutines and connections bounded
+soak: ## an outage of 60 s at full load, then 10 minutes of rule edits: memory, goroutines and connections flat
 	@tools/apt.sh redis-server=redis-server
 	go run ./perf/failover/cmd/failover soak --scale 8 $(ARGS)
 

@@ -9,6 +9,8 @@
 // that fail closed. What the process itself was late by is measured beside the
 // latencies, for on a busy machine it is part of them.
 //
-// Soak does the same for a minute of outage at full load, and then edits rules for
-// as long as is asked, and reports what goroutines, memory and connections came to.
+// Soak does the same for a minute of outage at full load, and then edits rules at
+// random, ten minutes if nothing else is asked: limits, modes, bans, rules that are
+// new. In the outage goroutines, memory and connections have to stay bounded, in the
+// edits flat: the last third of them is compared with the first.
 package failover

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,7 @@ type Fleet struct {
 	pods   []*pod
 	cancel context.CancelFunc
 	load   sync.WaitGroup
-	edits  atomic.Pointer[map[string]*limit.Rule] // by kind: what stands for a stream's own rule
+	edits  atomic.Pointer[map[string]ruling] // by kind: what stands for a stream's own rule
 }
 
 // pod is one process as the gateway would be, without its HTTP.
@@ -85,7 +86,7 @@ func StartFleet(ctx context.Context, c *testenv.RedisCluster, cfg Config) (*Flee
 		return nil, err
 	}
 	f := &Fleet{Timeline: newTimeline(), names: names}
-	f.edits.Store(&map[string]*limit.Rule{})
+	f.edits.Store(&map[string]ruling{})
 	if f.Streams, err = streams(len(names), cfg.Scale, shardOf); err != nil {
 		return nil, err
 	}
@@ -190,12 +191,12 @@ func (f *Fleet) drive(ctx context.Context, p *pod, s *Stream, first, every time.
 }
 
 func (f *Fleet) check(p *pod, s *Stream) {
-	rule := s.rule
-	if edited := (*f.edits.Load())[s.Name]; edited != nil {
-		rule = edited
+	now := ruling{rule: s.rule}
+	if edited, ok := (*f.edits.Load())[s.Name]; ok {
+		now = edited
 	}
 	request := limit.Request{Charges: []limit.Charge{{
-		Subject: s.subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(s.Cost), Revision: rule.Version,
+		Subject: s.subject, Rule: now.rule, Limit: now.rule.Limit, Cost: now.rule.Charge(s.Cost), Banned: now.banned, Revision: now.rule.Version,
 	}}}
 	var decision limit.Decision
 	sent := f.Timeline.Now()
@@ -221,15 +222,18 @@ func (f *Fleet) watchStalls(ctx context.Context) {
 	}
 }
 
-// edit gives a kind of traffic another version of its rule.
-func (f *Fleet) edit(rule *limit.Rule) {
-	next := map[string]*limit.Rule{rule.ID: rule}
-	for id, old := range *f.edits.Load() {
-		if id != rule.ID {
-			next[id] = old
-		}
-	}
-	f.edits.Store(&next)
+// ruling is what the rules say of a kind of traffic.
+type ruling struct {
+	rule   *limit.Rule
+	banned bool
+}
+
+// edit has the rules say something else of a kind of traffic. It is called by one
+// goroutine at a time.
+func (f *Fleet) edit(kind string, next ruling) {
+	all := maps.Clone(*f.edits.Load())
+	all[kind] = next
+	f.edits.Store(&all)
 }
 
 // Close ends the load, waits for requests on their way, and ends the pods.

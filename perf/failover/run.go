@@ -59,7 +59,7 @@ const (
 // commands is the command line.
 type commands struct {
 	Timeline timelineCommand `cmd:"" default:"withargs" help:"One primary fails under load: print what callers saw, by quarters of a second."`
-	Soak     soakCommand     `cmd:"" help:"An outage of a minute at full load, then edits of rules: print what memory, goroutines and connections came to, and fail if they grew."`
+	Soak     soakCommand     `cmd:"" help:"An outage of a minute at full load, then ten minutes of edits of rules: print what memory, goroutines and connections came to, and fail if they grew."`
 }
 
 // timelineCommand is the command that shows one outage.

@@ -5,13 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/testenv"
 )
 
@@ -20,28 +15,27 @@ type soakCommand struct {
 	flags `embed:""`
 
 	Outage   time.Duration `default:"60s" help:"How long a primary is frozen and not replaced (default 60s)."`
-	Duration time.Duration `default:"60s" help:"How long rules are edited at random afterwards (default 60s)."`
+	Duration time.Duration `default:"10m" help:"How long rules are edited at random afterwards, 10s at least (default 10m)."`
 }
 
 // The bounds of a soak.
 const (
 	goroutinesMore = 2000     // in an outage: requests and calls on their way
 	heapMore       = 64 << 20 // bytes, after a collection
-	connectionsPer = 3.0      // a second and pod: those of probes and of the topology, and no storm
+	connectionsPer = 3.0      // a second of outage and pod: those of probes and of the topology, and no storm
+	settling       = 5 * time.Second
 	editEvery      = 20 * time.Millisecond
 	sampleEvery    = time.Second
-	editScaleMost  = 4.0 // an edit makes a limit a quarter to four times what it was
+	printEvery     = 10 // samples
+	durationLeast  = 10 * time.Second
 )
 
-// usage is what the process and the cluster hold at a moment.
-type usage struct {
-	goroutines  int
-	heap        uint64 // bytes that live, after a collection
-	connections int64  // that the running nodes have accepted since they started
-}
-
-func (u usage) String() string {
-	return fmt.Sprintf("%d goroutines, %.1f MiB live, %d connections accepted", u.goroutines, float64(u.heap)/(1<<20), u.connections)
+// Validate implements kong's check of values.
+func (cmd *soakCommand) Validate() error {
+	if cmd.Duration < durationLeast {
+		return fmt.Errorf("--duration is %v: want %v at least", cmd.Duration, durationLeast)
+	}
+	return cmd.flags.Validate()
 }
 
 func (cmd *soakCommand) run(ctx context.Context, stdout io.Writer) error {
@@ -76,9 +70,9 @@ func (cmd *soakCommand) outage(ctx context.Context, stdout io.Writer, c *testenv
 	if err != nil {
 		return errors.Join(err, node.Thaw())
 	}
-	before.connections = others.connections
+	before.accepted = others.accepted
 	fleet.Timeline.Begin()
-	most, err := cmd.sample(ctx, stdout, "outage", c, cmd.Outage, nil)
+	samples, err := sample(ctx, stdout, "outage", c, cmd.Outage, nil)
 	thawed := node.Thaw()
 	if err := errors.Join(err, thawed); err != nil {
 		return err
@@ -87,40 +81,44 @@ func (cmd *soakCommand) outage(ctx context.Context, stdout io.Writer, c *testenv
 	s := fleet.Timeline.Between(begin, fleet.Timeline.Now(), Every)
 	fmt.Fprintf(stdout, "outage of %v: p99 %v, longest %v, own stall %v; %s\n", cmd.Outage, short(p99), short(longest),
 		short(fleet.Timeline.Stall(begin, fleet.Timeline.Now())), by(&s))
-	return cmd.within("outage", cmd.Outage, before, most)
+	return bounded("outage", before, samples, int64(connectionsPer*cmd.Outage.Seconds()*float64(cmd.Pods)))
 }
 
-// edits gives rules other limits at random for as long as was asked.
+// edits changes what the rules say, at random and for as long as was asked.
 func (cmd *soakCommand) edits(ctx context.Context, stdout io.Writer, c *testenv.RedisCluster, fleet *Fleet, before usage) error {
-	version := int64(1)
-	edit := func() {
-		version++
-		kind := Kinds[rand.IntN(len(Kinds))]
-		by := 1/editScaleMost + rand.Float64()*(editScaleMost-1/editScaleMost)
-		kind.Limit.Rate *= limit.Rate(cmd.Scale * by)
-		kind.Limit.Burst = max(kind.Cost, int64(float64(kind.Limit.Burst)*cmd.Scale*by))
-		fleet.edit(ruleOf(kind, version))
+	fleet.Timeline.Condense()
+	e := newEditor(fleet, cmd.Scale)
+	// What the outage left behind comes to an end.
+	if _, err := sample(ctx, stdout, "settling", c, settling, e.edit); err != nil {
+		return err
 	}
-	most, err := cmd.sample(ctx, stdout, "edits", c, cmd.Duration, edit)
+	thawed, err := measure(ctx, c)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%d edits in %v\n", version-1, cmd.Duration)
-	return cmd.within("edits", cmd.Outage+cmd.Duration, before, most)
+	before.accepted = thawed.accepted
+	samples, err := sample(ctx, stdout, "edits", c, cmd.Duration, e.edit)
+	if err != nil {
+		return err
+	}
+	s := fleet.Timeline.Sums()
+	fmt.Fprintf(stdout, "%d edits in %v: %v; %s\n", e.version-1, cmd.Duration, e.by, by(&s))
+	// Every pod may have to connect to every node once more, but not again and again.
+	return errors.Join(bounded("edits", before, samples, int64(cmd.Pods*len(c.Nodes()))), flat(samples))
 }
 
-// sample measures once a second and returns the most of each figure. Meanwhile it
-// calls do every 20 ms, unless that is nil.
-func (cmd *soakCommand) sample(ctx context.Context, stdout io.Writer, name string, c *testenv.RedisCluster, d time.Duration, do func()) (most usage, err error) {
+// sample measures once a second, and prints each tenth. Meanwhile it calls do every
+// 20 ms, unless that is nil.
+func sample(ctx context.Context, stdout io.Writer, name string, c *testenv.RedisCluster, d time.Duration, do func()) (samples []usage, err error) {
 	tick := time.NewTicker(editEvery)
 	defer tick.Stop()
 	end := time.After(d)
 	for next := time.Now().Add(sampleEvery); ; {
 		select {
 		case <-ctx.Done():
-			return most, ctx.Err()
+			return samples, ctx.Err()
 		case <-end:
-			return most, nil
+			return samples, nil
 		case <-tick.C:
 		}
 		if do != nil {
@@ -132,52 +130,30 @@ func (cmd *soakCommand) sample(ctx context.Context, stdout io.Writer, name strin
 		next = next.Add(sampleEvery)
 		u, err := measure(ctx, c)
 		if err != nil {
-			return most, err
+			return samples, err
 		}
-		fmt.Fprintf(stdout, "%-8s %v\n", name, u)
-		most.goroutines, most.heap, most.connections = max(most.goroutines, u.goroutines), max(most.heap, u.heap), max(most.connections, u.connections)
+		if samples = append(samples, u); len(samples)%printEvery == 0 {
+			fmt.Fprintf(stdout, "%-8s %v\n", name, u)
+		}
 	}
 }
 
-// within reports what grew beyond its bound.
-func (cmd *soakCommand) within(name string, d time.Duration, before, most usage) error {
+// bounded reports what of the samples was beyond its bound; connections is how
+// many may be begun.
+func bounded(name string, before usage, samples []usage, connections int64) error {
+	var most usage
+	for _, u := range samples {
+		most.goroutines, most.heap, most.accepted = max(most.goroutines, u.goroutines), max(most.heap, u.heap), max(most.accepted, u.accepted)
+	}
 	var faults []error
 	if n := most.goroutines - before.goroutines; n > goroutinesMore {
 		faults = append(faults, fmt.Errorf("%s: %d goroutines more than before, want %d at most", name, n, goroutinesMore))
 	}
-	if n := int64(most.heap) - int64(before.heap); n > heapMore {
+	if n := most.heap - before.heap; n > heapMore {
 		faults = append(faults, fmt.Errorf("%s: %d bytes of heap more than before, want %d at most", name, n, heapMore))
 	}
-	bound := int64(connectionsPer * d.Seconds() * float64(cmd.Pods))
-	if n := most.connections - before.connections; n > bound {
-		faults = append(faults, fmt.Errorf("%s: %d connections were begun, want %d at most", name, n, bound))
+	if n := most.accepted - before.accepted; n > connections {
+		faults = append(faults, fmt.Errorf("%s: %d connections were begun, want %d at most", name, n, connections))
 	}
 	return errors.Join(faults...)
-}
-
-// measure reads the process's figures, and those of the nodes that run.
-func measure(ctx context.Context, c *testenv.RedisCluster) (u usage, err error) {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	u.goroutines, u.heap = runtime.NumGoroutine(), m.HeapAlloc
-	for _, n := range c.Nodes() {
-		if !n.Running() {
-			continue
-		}
-		text, err := n.Do(ctx, "INFO", "stats").ToString()
-		if err != nil {
-			return u, fmt.Errorf("%s: %w", n.Name(), err)
-		}
-		for l := range strings.Lines(text) {
-			if value, ok := strings.CutPrefix(l, "total_connections_received:"); ok {
-				count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-				if err != nil {
-					return u, fmt.Errorf("%s: %w", n.Name(), err)
-				}
-				u.connections += count
-			}
-		}
-	}
-	return u, nil
 }

@@ -64,6 +64,7 @@ type Timeline struct {
 	changes []Change
 	marks   []Mark
 	stalls  []time.Duration // by slot: how late this process was, at most
+	sums    *Slot           // of all streams since Condense; nil: it was not called
 }
 
 func newTimeline() *Timeline {
@@ -77,9 +78,12 @@ func (t *Timeline) Now() time.Duration { return time.Since(t.start) }
 func (t *Timeline) record(s *Stream, sent, took time.Duration, d *limit.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot := at(t.slots[s], sent)
-	t.slots[s] = slot
-	one := &slot[sent/SlotLength]
+	one := t.sums
+	if one == nil {
+		slot := at(t.slots[s], sent)
+		t.slots[s] = slot
+		one = &slot[sent/SlotLength]
+	}
 	switch d.Verdict {
 	case limit.Allowed:
 		one.Admitted++
@@ -111,6 +115,9 @@ func at[T any](slots []T, moment time.Duration) []T {
 func (t *Timeline) stalled(late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.sums != nil {
+		return
+	}
 	now := t.Now()
 	t.stalls = at(t.stalls, now)
 	t.stalls[now/SlotLength] = max(t.stalls[now/SlotLength], late)
@@ -137,6 +144,21 @@ func (t *Timeline) Begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.latency)
+}
+
+// Condense lets the timeline end: of what is decided from now on only Sums are
+// kept, so that a long run takes no memory for being watched.
+func (t *Timeline) Condense() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sums = &Slot{}
+}
+
+// Sums is what was decided since Condense.
+func (t *Timeline) Sums() Slot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return *t.sums
 }
 
 // Latency returns quantile q (0 to 100) and the maximum since Begin, of the

@@ -37,6 +37,23 @@ func TestTimelineSumsWhatItWasTold(t *testing.T) {
 	}
 }
 
+// A condensed timeline sums up and keeps nothing else.
+func TestCondensedTimelineDoesNotGrow(t *testing.T) {
+	line := newTimeline()
+	bulk := &Stream{Traffic: Traffic{Name: "bulk", Cost: 10}}
+	line.Condense()
+	for i := range 100 {
+		line.record(bulk, time.Duration(i)*time.Second, time.Millisecond, &limit.Decision{Verdict: limit.Allowed, DecidedBy: limit.ByLease})
+		line.stalled(time.Millisecond)
+	}
+	if s := line.Sums(); s.Tokens != 1000 || s.By[limit.ByLease] != 100 {
+		t.Errorf("sums are %+v", s)
+	}
+	if len(line.Slots(Every)) > 0 || len(line.stalls) > 0 {
+		t.Errorf("%d slots and %d stalls are kept", len(line.Slots(Every)), len(line.stalls))
+	}
+}
+
 // A breaker counts as not closed from its change on, in its pod and shard only.
 func TestTimelineFollowsBreakers(t *testing.T) {
 	line := newTimeline()
@@ -59,6 +76,7 @@ func TestWrongFlags(t *testing.T) {
 		"--shards 2":           "--shards is 2: want 3 to 64",
 		"--pods 65":            "pods is 65: want 1 to 64",
 		"soak --scale 0":       "scale is 0: want 0.1 to 1000",
+		"soak --duration 1s":   "--duration is 1s: want 10s at least",
 		"soak --timeout 100us": "timeout is 100µs: want 1ms at least",
 		"--mode melt":          "kill",
 	} {
