@@ -1873,7 +1873,10 @@ type AdvanceRolloutRequest struct {
 	// The rule's id.
 	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The candidate's version as expected_version.
-	Write         *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	Write *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	// The stage that it must be in, so that whoever asks twice, or at the moment
+	// when the guard has brought it there, does not skip one. Unspecified: any.
+	From          Stage `protobuf:"varint,4,opt,name=from,proto3,enum=shiplane.rules.v1.Stage" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1927,6 +1930,13 @@ func (x *AdvanceRolloutRequest) GetWrite() *Write {
 		return x.Write
 	}
 	return nil
+}
+
+func (x *AdvanceRolloutRequest) GetFrom() Stage {
+	if x != nil {
+		return x.From
+	}
+	return Stage_STAGE_UNSPECIFIED
 }
 
 // AdvanceRolloutResponse is how far it has come.
@@ -4085,11 +4095,12 @@ const file_shiplane_rules_v1_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"v\n" +
 	"\x14ListRolloutsResponse\x126\n" +
 	"\brollouts\x18\x01 \x03(\v2\x1a.shiplane.rules.v1.RolloutR\brollouts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"s\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x01\n" +
 	"\x15AdvanceRolloutRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12.\n" +
-	"\x05write\x18\x03 \x01(\v2\x18.shiplane.rules.v1.WriteR\x05write\"j\n" +
+	"\x05write\x18\x03 \x01(\v2\x18.shiplane.rules.v1.WriteR\x05write\x12,\n" +
+	"\x04from\x18\x04 \x01(\x0e2\x18.shiplane.rules.v1.StageR\x04from\"j\n" +
 	"\x16AdvanceRolloutResponse\x124\n" +
 	"\arollout\x18\x01 \x01(\v2\x1a.shiplane.rules.v1.RolloutR\arollout\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\"9\n" +
@@ -4347,11 +4358,12 @@ var file_shiplane_rules_v1_service_proto_goTypes = []any{
 	(Identity)(0),                   // 65: shiplane.rules.v1.Identity
 	(Mode)(0),                       // 66: shiplane.rules.v1.Mode
 	(*Change)(nil),                  // 67: shiplane.rules.v1.Change
-	(*Route)(nil),                   // 68: shiplane.rules.v1.Route
-	(*Plan)(nil),                    // 69: shiplane.rules.v1.Plan
-	(*Override)(nil),                // 70: shiplane.rules.v1.Override
-	(Kind)(0),                       // 71: shiplane.rules.v1.Kind
-	(*durationpb.Duration)(nil),     // 72: google.protobuf.Duration
+	(Stage)(0),                      // 68: shiplane.rules.v1.Stage
+	(*Route)(nil),                   // 69: shiplane.rules.v1.Route
+	(*Plan)(nil),                    // 70: shiplane.rules.v1.Plan
+	(*Override)(nil),                // 71: shiplane.rules.v1.Override
+	(Kind)(0),                       // 72: shiplane.rules.v1.Kind
+	(*durationpb.Duration)(nil),     // 73: google.protobuf.Duration
 }
 var file_shiplane_rules_v1_service_proto_depIdxs = []int32{
 	4,  // 0: shiplane.rules.v1.Problem.violations:type_name -> shiplane.rules.v1.Violation
@@ -4387,94 +4399,95 @@ var file_shiplane_rules_v1_service_proto_depIdxs = []int32{
 	6,  // 30: shiplane.rules.v1.RollbackRuleResponse.rollout:type_name -> shiplane.rules.v1.Rollout
 	6,  // 31: shiplane.rules.v1.ListRolloutsResponse.rollouts:type_name -> shiplane.rules.v1.Rollout
 	5,  // 32: shiplane.rules.v1.AdvanceRolloutRequest.write:type_name -> shiplane.rules.v1.Write
-	6,  // 33: shiplane.rules.v1.AdvanceRolloutResponse.rollout:type_name -> shiplane.rules.v1.Rollout
-	68, // 34: shiplane.rules.v1.GetRouteResponse.route:type_name -> shiplane.rules.v1.Route
-	68, // 35: shiplane.rules.v1.ListRoutesResponse.routes:type_name -> shiplane.rules.v1.Route
-	68, // 36: shiplane.rules.v1.PutRouteRequest.route:type_name -> shiplane.rules.v1.Route
-	5,  // 37: shiplane.rules.v1.PutRouteRequest.write:type_name -> shiplane.rules.v1.Write
-	68, // 38: shiplane.rules.v1.PutRouteResponse.route:type_name -> shiplane.rules.v1.Route
-	5,  // 39: shiplane.rules.v1.DeleteRouteRequest.write:type_name -> shiplane.rules.v1.Write
-	69, // 40: shiplane.rules.v1.ListPlansResponse.plans:type_name -> shiplane.rules.v1.Plan
-	69, // 41: shiplane.rules.v1.CreatePlanRequest.plan:type_name -> shiplane.rules.v1.Plan
-	5,  // 42: shiplane.rules.v1.CreatePlanRequest.write:type_name -> shiplane.rules.v1.Write
-	69, // 43: shiplane.rules.v1.CreatePlanResponse.plan:type_name -> shiplane.rules.v1.Plan
-	5,  // 44: shiplane.rules.v1.DeletePlanRequest.write:type_name -> shiplane.rules.v1.Write
-	70, // 45: shiplane.rules.v1.CreateOverrideRequest.override:type_name -> shiplane.rules.v1.Override
-	5,  // 46: shiplane.rules.v1.CreateOverrideRequest.write:type_name -> shiplane.rules.v1.Write
-	70, // 47: shiplane.rules.v1.CreateOverrideResponse.override:type_name -> shiplane.rules.v1.Override
-	70, // 48: shiplane.rules.v1.GetOverrideResponse.override:type_name -> shiplane.rules.v1.Override
-	70, // 49: shiplane.rules.v1.ListOverridesResponse.overrides:type_name -> shiplane.rules.v1.Override
-	5,  // 50: shiplane.rules.v1.DeleteOverrideRequest.write:type_name -> shiplane.rules.v1.Write
-	71, // 51: shiplane.rules.v1.ListAuditRequest.kind:type_name -> shiplane.rules.v1.Kind
-	18, // 52: shiplane.rules.v1.ListAuditResponse.entries:type_name -> shiplane.rules.v1.AuditEntry
-	55, // 53: shiplane.rules.v1.ListPodsResponse.pods:type_name -> shiplane.rules.v1.PodStatus
-	64, // 54: shiplane.rules.v1.PodStatus.seen_at:type_name -> google.protobuf.Timestamp
-	2,  // 55: shiplane.rules.v1.Token.role:type_name -> shiplane.rules.v1.Role
-	64, // 56: shiplane.rules.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	64, // 57: shiplane.rules.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 58: shiplane.rules.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
-	2,  // 59: shiplane.rules.v1.CreateTokenRequest.role:type_name -> shiplane.rules.v1.Role
-	72, // 60: shiplane.rules.v1.CreateTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	56, // 61: shiplane.rules.v1.CreateTokenResponse.token:type_name -> shiplane.rules.v1.Token
-	56, // 62: shiplane.rules.v1.ListTokensResponse.tokens:type_name -> shiplane.rules.v1.Token
-	56, // 63: shiplane.rules.v1.RevokeTokenResponse.token:type_name -> shiplane.rules.v1.Token
-	8,  // 64: shiplane.rules.v1.RulesService.GetRule:input_type -> shiplane.rules.v1.GetRuleRequest
-	10, // 65: shiplane.rules.v1.RulesService.ListRules:input_type -> shiplane.rules.v1.ListRulesRequest
-	12, // 66: shiplane.rules.v1.RulesService.PutRule:input_type -> shiplane.rules.v1.PutRuleRequest
-	14, // 67: shiplane.rules.v1.RulesService.DeleteRule:input_type -> shiplane.rules.v1.DeleteRuleRequest
-	16, // 68: shiplane.rules.v1.RulesService.ListRuleHistory:input_type -> shiplane.rules.v1.ListRuleHistoryRequest
-	19, // 69: shiplane.rules.v1.RulesService.ShadowRule:input_type -> shiplane.rules.v1.ShadowRuleRequest
-	21, // 70: shiplane.rules.v1.RulesService.EnforceRule:input_type -> shiplane.rules.v1.EnforceRuleRequest
-	23, // 71: shiplane.rules.v1.RulesService.RollbackRule:input_type -> shiplane.rules.v1.RollbackRuleRequest
-	25, // 72: shiplane.rules.v1.RulesService.ListRollouts:input_type -> shiplane.rules.v1.ListRolloutsRequest
-	27, // 73: shiplane.rules.v1.RulesService.AdvanceRollout:input_type -> shiplane.rules.v1.AdvanceRolloutRequest
-	29, // 74: shiplane.rules.v1.RulesService.GetRoute:input_type -> shiplane.rules.v1.GetRouteRequest
-	31, // 75: shiplane.rules.v1.RulesService.ListRoutes:input_type -> shiplane.rules.v1.ListRoutesRequest
-	33, // 76: shiplane.rules.v1.RulesService.PutRoute:input_type -> shiplane.rules.v1.PutRouteRequest
-	35, // 77: shiplane.rules.v1.RulesService.DeleteRoute:input_type -> shiplane.rules.v1.DeleteRouteRequest
-	37, // 78: shiplane.rules.v1.RulesService.ListPlans:input_type -> shiplane.rules.v1.ListPlansRequest
-	39, // 79: shiplane.rules.v1.RulesService.CreatePlan:input_type -> shiplane.rules.v1.CreatePlanRequest
-	41, // 80: shiplane.rules.v1.RulesService.DeletePlan:input_type -> shiplane.rules.v1.DeletePlanRequest
-	43, // 81: shiplane.rules.v1.RulesService.CreateOverride:input_type -> shiplane.rules.v1.CreateOverrideRequest
-	45, // 82: shiplane.rules.v1.RulesService.GetOverride:input_type -> shiplane.rules.v1.GetOverrideRequest
-	47, // 83: shiplane.rules.v1.RulesService.ListOverrides:input_type -> shiplane.rules.v1.ListOverridesRequest
-	49, // 84: shiplane.rules.v1.RulesService.DeleteOverride:input_type -> shiplane.rules.v1.DeleteOverrideRequest
-	51, // 85: shiplane.rules.v1.RulesService.ListAudit:input_type -> shiplane.rules.v1.ListAuditRequest
-	53, // 86: shiplane.rules.v1.RulesService.ListPods:input_type -> shiplane.rules.v1.ListPodsRequest
-	57, // 87: shiplane.rules.v1.RulesService.CreateToken:input_type -> shiplane.rules.v1.CreateTokenRequest
-	59, // 88: shiplane.rules.v1.RulesService.ListTokens:input_type -> shiplane.rules.v1.ListTokensRequest
-	61, // 89: shiplane.rules.v1.RulesService.RevokeToken:input_type -> shiplane.rules.v1.RevokeTokenRequest
-	9,  // 90: shiplane.rules.v1.RulesService.GetRule:output_type -> shiplane.rules.v1.GetRuleResponse
-	11, // 91: shiplane.rules.v1.RulesService.ListRules:output_type -> shiplane.rules.v1.ListRulesResponse
-	13, // 92: shiplane.rules.v1.RulesService.PutRule:output_type -> shiplane.rules.v1.PutRuleResponse
-	15, // 93: shiplane.rules.v1.RulesService.DeleteRule:output_type -> shiplane.rules.v1.DeleteRuleResponse
-	17, // 94: shiplane.rules.v1.RulesService.ListRuleHistory:output_type -> shiplane.rules.v1.ListRuleHistoryResponse
-	20, // 95: shiplane.rules.v1.RulesService.ShadowRule:output_type -> shiplane.rules.v1.ShadowRuleResponse
-	22, // 96: shiplane.rules.v1.RulesService.EnforceRule:output_type -> shiplane.rules.v1.EnforceRuleResponse
-	24, // 97: shiplane.rules.v1.RulesService.RollbackRule:output_type -> shiplane.rules.v1.RollbackRuleResponse
-	26, // 98: shiplane.rules.v1.RulesService.ListRollouts:output_type -> shiplane.rules.v1.ListRolloutsResponse
-	28, // 99: shiplane.rules.v1.RulesService.AdvanceRollout:output_type -> shiplane.rules.v1.AdvanceRolloutResponse
-	30, // 100: shiplane.rules.v1.RulesService.GetRoute:output_type -> shiplane.rules.v1.GetRouteResponse
-	32, // 101: shiplane.rules.v1.RulesService.ListRoutes:output_type -> shiplane.rules.v1.ListRoutesResponse
-	34, // 102: shiplane.rules.v1.RulesService.PutRoute:output_type -> shiplane.rules.v1.PutRouteResponse
-	36, // 103: shiplane.rules.v1.RulesService.DeleteRoute:output_type -> shiplane.rules.v1.DeleteRouteResponse
-	38, // 104: shiplane.rules.v1.RulesService.ListPlans:output_type -> shiplane.rules.v1.ListPlansResponse
-	40, // 105: shiplane.rules.v1.RulesService.CreatePlan:output_type -> shiplane.rules.v1.CreatePlanResponse
-	42, // 106: shiplane.rules.v1.RulesService.DeletePlan:output_type -> shiplane.rules.v1.DeletePlanResponse
-	44, // 107: shiplane.rules.v1.RulesService.CreateOverride:output_type -> shiplane.rules.v1.CreateOverrideResponse
-	46, // 108: shiplane.rules.v1.RulesService.GetOverride:output_type -> shiplane.rules.v1.GetOverrideResponse
-	48, // 109: shiplane.rules.v1.RulesService.ListOverrides:output_type -> shiplane.rules.v1.ListOverridesResponse
-	50, // 110: shiplane.rules.v1.RulesService.DeleteOverride:output_type -> shiplane.rules.v1.DeleteOverrideResponse
-	52, // 111: shiplane.rules.v1.RulesService.ListAudit:output_type -> shiplane.rules.v1.ListAuditResponse
-	54, // 112: shiplane.rules.v1.RulesService.ListPods:output_type -> shiplane.rules.v1.ListPodsResponse
-	58, // 113: shiplane.rules.v1.RulesService.CreateToken:output_type -> shiplane.rules.v1.CreateTokenResponse
-	60, // 114: shiplane.rules.v1.RulesService.ListTokens:output_type -> shiplane.rules.v1.ListTokensResponse
-	62, // 115: shiplane.rules.v1.RulesService.RevokeToken:output_type -> shiplane.rules.v1.RevokeTokenResponse
-	90, // [90:116] is the sub-list for method output_type
-	64, // [64:90] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	68, // 33: shiplane.rules.v1.AdvanceRolloutRequest.from:type_name -> shiplane.rules.v1.Stage
+	6,  // 34: shiplane.rules.v1.AdvanceRolloutResponse.rollout:type_name -> shiplane.rules.v1.Rollout
+	69, // 35: shiplane.rules.v1.GetRouteResponse.route:type_name -> shiplane.rules.v1.Route
+	69, // 36: shiplane.rules.v1.ListRoutesResponse.routes:type_name -> shiplane.rules.v1.Route
+	69, // 37: shiplane.rules.v1.PutRouteRequest.route:type_name -> shiplane.rules.v1.Route
+	5,  // 38: shiplane.rules.v1.PutRouteRequest.write:type_name -> shiplane.rules.v1.Write
+	69, // 39: shiplane.rules.v1.PutRouteResponse.route:type_name -> shiplane.rules.v1.Route
+	5,  // 40: shiplane.rules.v1.DeleteRouteRequest.write:type_name -> shiplane.rules.v1.Write
+	70, // 41: shiplane.rules.v1.ListPlansResponse.plans:type_name -> shiplane.rules.v1.Plan
+	70, // 42: shiplane.rules.v1.CreatePlanRequest.plan:type_name -> shiplane.rules.v1.Plan
+	5,  // 43: shiplane.rules.v1.CreatePlanRequest.write:type_name -> shiplane.rules.v1.Write
+	70, // 44: shiplane.rules.v1.CreatePlanResponse.plan:type_name -> shiplane.rules.v1.Plan
+	5,  // 45: shiplane.rules.v1.DeletePlanRequest.write:type_name -> shiplane.rules.v1.Write
+	71, // 46: shiplane.rules.v1.CreateOverrideRequest.override:type_name -> shiplane.rules.v1.Override
+	5,  // 47: shiplane.rules.v1.CreateOverrideRequest.write:type_name -> shiplane.rules.v1.Write
+	71, // 48: shiplane.rules.v1.CreateOverrideResponse.override:type_name -> shiplane.rules.v1.Override
+	71, // 49: shiplane.rules.v1.GetOverrideResponse.override:type_name -> shiplane.rules.v1.Override
+	71, // 50: shiplane.rules.v1.ListOverridesResponse.overrides:type_name -> shiplane.rules.v1.Override
+	5,  // 51: shiplane.rules.v1.DeleteOverrideRequest.write:type_name -> shiplane.rules.v1.Write
+	72, // 52: shiplane.rules.v1.ListAuditRequest.kind:type_name -> shiplane.rules.v1.Kind
+	18, // 53: shiplane.rules.v1.ListAuditResponse.entries:type_name -> shiplane.rules.v1.AuditEntry
+	55, // 54: shiplane.rules.v1.ListPodsResponse.pods:type_name -> shiplane.rules.v1.PodStatus
+	64, // 55: shiplane.rules.v1.PodStatus.seen_at:type_name -> google.protobuf.Timestamp
+	2,  // 56: shiplane.rules.v1.Token.role:type_name -> shiplane.rules.v1.Role
+	64, // 57: shiplane.rules.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	64, // 58: shiplane.rules.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 59: shiplane.rules.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
+	2,  // 60: shiplane.rules.v1.CreateTokenRequest.role:type_name -> shiplane.rules.v1.Role
+	73, // 61: shiplane.rules.v1.CreateTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	56, // 62: shiplane.rules.v1.CreateTokenResponse.token:type_name -> shiplane.rules.v1.Token
+	56, // 63: shiplane.rules.v1.ListTokensResponse.tokens:type_name -> shiplane.rules.v1.Token
+	56, // 64: shiplane.rules.v1.RevokeTokenResponse.token:type_name -> shiplane.rules.v1.Token
+	8,  // 65: shiplane.rules.v1.RulesService.GetRule:input_type -> shiplane.rules.v1.GetRuleRequest
+	10, // 66: shiplane.rules.v1.RulesService.ListRules:input_type -> shiplane.rules.v1.ListRulesRequest
+	12, // 67: shiplane.rules.v1.RulesService.PutRule:input_type -> shiplane.rules.v1.PutRuleRequest
+	14, // 68: shiplane.rules.v1.RulesService.DeleteRule:input_type -> shiplane.rules.v1.DeleteRuleRequest
+	16, // 69: shiplane.rules.v1.RulesService.ListRuleHistory:input_type -> shiplane.rules.v1.ListRuleHistoryRequest
+	19, // 70: shiplane.rules.v1.RulesService.ShadowRule:input_type -> shiplane.rules.v1.ShadowRuleRequest
+	21, // 71: shiplane.rules.v1.RulesService.EnforceRule:input_type -> shiplane.rules.v1.EnforceRuleRequest
+	23, // 72: shiplane.rules.v1.RulesService.RollbackRule:input_type -> shiplane.rules.v1.RollbackRuleRequest
+	25, // 73: shiplane.rules.v1.RulesService.ListRollouts:input_type -> shiplane.rules.v1.ListRolloutsRequest
+	27, // 74: shiplane.rules.v1.RulesService.AdvanceRollout:input_type -> shiplane.rules.v1.AdvanceRolloutRequest
+	29, // 75: shiplane.rules.v1.RulesService.GetRoute:input_type -> shiplane.rules.v1.GetRouteRequest
+	31, // 76: shiplane.rules.v1.RulesService.ListRoutes:input_type -> shiplane.rules.v1.ListRoutesRequest
+	33, // 77: shiplane.rules.v1.RulesService.PutRoute:input_type -> shiplane.rules.v1.PutRouteRequest
+	35, // 78: shiplane.rules.v1.RulesService.DeleteRoute:input_type -> shiplane.rules.v1.DeleteRouteRequest
+	37, // 79: shiplane.rules.v1.RulesService.ListPlans:input_type -> shiplane.rules.v1.ListPlansRequest
+	39, // 80: shiplane.rules.v1.RulesService.CreatePlan:input_type -> shiplane.rules.v1.CreatePlanRequest
+	41, // 81: shiplane.rules.v1.RulesService.DeletePlan:input_type -> shiplane.rules.v1.DeletePlanRequest
+	43, // 82: shiplane.rules.v1.RulesService.CreateOverride:input_type -> shiplane.rules.v1.CreateOverrideRequest
+	45, // 83: shiplane.rules.v1.RulesService.GetOverride:input_type -> shiplane.rules.v1.GetOverrideRequest
+	47, // 84: shiplane.rules.v1.RulesService.ListOverrides:input_type -> shiplane.rules.v1.ListOverridesRequest
+	49, // 85: shiplane.rules.v1.RulesService.DeleteOverride:input_type -> shiplane.rules.v1.DeleteOverrideRequest
+	51, // 86: shiplane.rules.v1.RulesService.ListAudit:input_type -> shiplane.rules.v1.ListAuditRequest
+	53, // 87: shiplane.rules.v1.RulesService.ListPods:input_type -> shiplane.rules.v1.ListPodsRequest
+	57, // 88: shiplane.rules.v1.RulesService.CreateToken:input_type -> shiplane.rules.v1.CreateTokenRequest
+	59, // 89: shiplane.rules.v1.RulesService.ListTokens:input_type -> shiplane.rules.v1.ListTokensRequest
+	61, // 90: shiplane.rules.v1.RulesService.RevokeToken:input_type -> shiplane.rules.v1.RevokeTokenRequest
+	9,  // 91: shiplane.rules.v1.RulesService.GetRule:output_type -> shiplane.rules.v1.GetRuleResponse
+	11, // 92: shiplane.rules.v1.RulesService.ListRules:output_type -> shiplane.rules.v1.ListRulesResponse
+	13, // 93: shiplane.rules.v1.RulesService.PutRule:output_type -> shiplane.rules.v1.PutRuleResponse
+	15, // 94: shiplane.rules.v1.RulesService.DeleteRule:output_type -> shiplane.rules.v1.DeleteRuleResponse
+	17, // 95: shiplane.rules.v1.RulesService.ListRuleHistory:output_type -> shiplane.rules.v1.ListRuleHistoryResponse
+	20, // 96: shiplane.rules.v1.RulesService.ShadowRule:output_type -> shiplane.rules.v1.ShadowRuleResponse
+	22, // 97: shiplane.rules.v1.RulesService.EnforceRule:output_type -> shiplane.rules.v1.EnforceRuleResponse
+	24, // 98: shiplane.rules.v1.RulesService.RollbackRule:output_type -> shiplane.rules.v1.RollbackRuleResponse
+	26, // 99: shiplane.rules.v1.RulesService.ListRollouts:output_type -> shiplane.rules.v1.ListRolloutsResponse
+	28, // 100: shiplane.rules.v1.RulesService.AdvanceRollout:output_type -> shiplane.rules.v1.AdvanceRolloutResponse
+	30, // 101: shiplane.rules.v1.RulesService.GetRoute:output_type -> shiplane.rules.v1.GetRouteResponse
+	32, // 102: shiplane.rules.v1.RulesService.ListRoutes:output_type -> shiplane.rules.v1.ListRoutesResponse
+	34, // 103: shiplane.rules.v1.RulesService.PutRoute:output_type -> shiplane.rules.v1.PutRouteResponse
+	36, // 104: shiplane.rules.v1.RulesService.DeleteRoute:output_type -> shiplane.rules.v1.DeleteRouteResponse
+	38, // 105: shiplane.rules.v1.RulesService.ListPlans:output_type -> shiplane.rules.v1.ListPlansResponse
+	40, // 106: shiplane.rules.v1.RulesService.CreatePlan:output_type -> shiplane.rules.v1.CreatePlanResponse
+	42, // 107: shiplane.rules.v1.RulesService.DeletePlan:output_type -> shiplane.rules.v1.DeletePlanResponse
+	44, // 108: shiplane.rules.v1.RulesService.CreateOverride:output_type -> shiplane.rules.v1.CreateOverrideResponse
+	46, // 109: shiplane.rules.v1.RulesService.GetOverride:output_type -> shiplane.rules.v1.GetOverrideResponse
+	48, // 110: shiplane.rules.v1.RulesService.ListOverrides:output_type -> shiplane.rules.v1.ListOverridesResponse
+	50, // 111: shiplane.rules.v1.RulesService.DeleteOverride:output_type -> shiplane.rules.v1.DeleteOverrideResponse
+	52, // 112: shiplane.rules.v1.RulesService.ListAudit:output_type -> shiplane.rules.v1.ListAuditResponse
+	54, // 113: shiplane.rules.v1.RulesService.ListPods:output_type -> shiplane.rules.v1.ListPodsResponse
+	58, // 114: shiplane.rules.v1.RulesService.CreateToken:output_type -> shiplane.rules.v1.CreateTokenResponse
+	60, // 115: shiplane.rules.v1.RulesService.ListTokens:output_type -> shiplane.rules.v1.ListTokensResponse
+	62, // 116: shiplane.rules.v1.RulesService.RevokeToken:output_type -> shiplane.rules.v1.RevokeTokenResponse
+	91, // [91:117] is the sub-list for method output_type
+	65, // [65:91] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_shiplane_rules_v1_service_proto_init() }
