@@ -11,9 +11,10 @@ import (
 // Errors of a Store.
 var (
 	ErrNotFound    = errors.New("not found")
-	ErrCompacted   = errors.New("the log no longer reaches back so far") // Since: take a Snapshot
+	ErrCompacted   = errors.New("the log does not lead on from this revision") // Since: take a Snapshot
 	ErrUnavailable = errors.New("the rules store cannot be reached")
-	ErrRefused     = errors.New("the rules store refuses the change") // a constraint of the database that the caller has not checked before
+	ErrRefused     = errors.New("the rules store refuses the change") // a constraint of the store that the caller has not checked before
+	ErrNoHints     = errors.New("hints of new revisions do not come") // Wait: poll
 )
 
 // Actions, as the audit log says them.
@@ -46,23 +47,25 @@ type Entry struct {
 // State is everything in force at one revision.
 type State struct {
 	Revision int64
-	Domains  map[string]*rulesv1.Ruleset // with the candidates under way; lists are sorted by id, revision is the last one that changed the domain
+	Domains  map[string]*rulesv1.Ruleset // all that were ever written to, with the candidates under way; lists are sorted by id, revision is the last one that changed the domain
 }
 
 // Store keeps the rules. All its methods are safe for concurrent use, also by
-// several processes on one database.
+// several processes on one database. Messages that it returns are the caller's;
+// those that it is given it does not keep. Times are kept to Resolution.
 type Store interface {
 	// Head returns the last revision; 0 before the first write.
 	Head(ctx context.Context) (int64, error)
-	// Snapshot returns the state at one revision. What it returns is the caller's.
+	// Snapshot returns the state at one revision.
 	Snapshot(ctx context.Context) (*State, error)
 	// Since returns the entries after a revision in their order, whole revisions
 	// only and at least one of them if there is one, until there are most
-	// entries or more. ErrCompacted: the log begins later.
+	// entries or more. ErrCompacted: nobody can tell what came after, for the log
+	// begins later, or ends before it (a database restored from an older backup).
 	Since(ctx context.Context, after int64, most int) ([]Entry, error)
 	// Wait returns when there may be a revision after this one, or ctx ends, or
 	// for no reason: it is a hint that saves the time to the next poll, never
-	// the truth. Its error is ctx's, or says that hints do not come now.
+	// the truth. Its error is ctx's, or ErrNoHints at once if none come now.
 	Wait(ctx context.Context, after int64) error
 
 	// Write runs f with the only right to write. If f returns nil and has
@@ -70,13 +73,15 @@ type Store interface {
 	// returns; if it has appended nothing, Write returns the last revision. If
 	// f returns an error nothing is written, and Write returns that error.
 	// f may be run again after a failure that is known to have written nothing.
+	// What the whole write breaks (an item names one that is not there, a version
+	// was used before) is ErrRefused, too.
 	Write(ctx context.Context, f func(ctx context.Context, tx Tx) error) (revision int64, err error)
 
 	// History returns entries from the last to the first. before is the
 	// position after which it goes on; zero for the last entry. At most most.
 	History(ctx context.Context, q HistoryQuery, before Position, most int) ([]Entry, error)
 	// Rules, Routes and Overrides return what is in force, by id, after an id; at
-	// most most, and the revision at which it is so. Plans returns all.
+	// most most, and the domain's revision at which it is so. Plans returns all.
 	Rules(ctx context.Context, domain string, q RuleQuery, after string, most int) ([]*rulesv1.Rule, int64, error)
 	Routes(ctx context.Context, domain, after string, most int) ([]*rulesv1.Route, int64, error)
 	Overrides(ctx context.Context, domain string, q OverrideQuery, after string, most int) ([]*rulesv1.Override, int64, error)
@@ -93,7 +98,8 @@ type Store interface {
 	Close()
 }
 
-// Tx is a write under way.
+// Tx is a write under way. It shows the ledger as it was before the write: what
+// was appended does not show yet. Not safe for concurrent use.
 type Tx interface {
 	// Head is the last revision: this write makes the next one.
 	Head() int64
@@ -106,10 +112,13 @@ type Tx interface {
 	LastVersion(ctx context.Context, domain string, kind rulesv1.Kind, id string) (int64, error)
 	// Version returns a rule as it was at a version that was in force; ErrNotFound.
 	Version(ctx context.Context, domain, rule string, version int64) (*rulesv1.Rule, error)
-	// Append writes an entry; Revision, Ordinal and At are filled in. An entry
+	// Append writes an entry; Revision, Ordinal and At are filled in, and the times
+	// of overrides are cut to Resolution, in e too. One write has at most one entry
+	// for an item, and deletes only what is there. Versions of rules and routes
+	// grow: a candidate's becomes the rule's when it is promoted. An entry
 	// that puts a candidate begins a rollout or brings it to its stage; one that
 	// deletes it ends the rollout, promoted if the action is ActionPromote, else
-	// rolled back. Errors: ErrRefused names the constraint.
+	// rolled back. ErrRefused: Prepare refuses e, or e is the second for its item.
 	Append(ctx context.Context, e *Entry) error
 }
 
@@ -160,14 +169,16 @@ type Rollout struct {
 type Reports interface {
 	// Report stores what pods have told; the last report of a pod replaces the
 	// ones before. Counts of a (rule, version) that no rollout under way is
-	// about are dropped.
+	// about are dropped. ErrRefused: CheckReport refuses one, and none was stored.
 	Report(ctx context.Context, reports []Report) error
 	// Pods returns the pods of a domain that have reported since, by id.
 	Pods(ctx context.Context, domain string, since time.Time) ([]*rulesv1.PodStatus, error)
 	// Counts returns what was decided in the present stage of a rollout under
-	// way: in STAGE_SHADOW by all pods, in STAGE_CANARY by canary pods. Of each
-	// incarnation of a pod it counts from that incarnation's first report in
-	// the stage on, so that candidate and base count the same requests.
+	// way: in STAGE_SHADOW by all pods, in STAGE_CANARY by canary pods. ErrNotFound.
+	// Of each incarnation of a pod it counts from that incarnation's first report in
+	// the stage on, so that candidate and base count the same requests. A report is
+	// in the stage if its revision is the one that began the stage, or later: a pod
+	// that goes by an older one has not met the candidate yet.
 	Counts(ctx context.Context, domain, rule string) (Counts, error)
 }
 
@@ -185,12 +196,12 @@ type Report struct {
 // Counts are the requests that a candidate and its base met in one stage.
 type Counts struct {
 	Candidate, Base struct{ Evaluated, Refused int64 }
-	Pods            int // that have reported counts in the stage
+	Pods            int // that have reported in the stage
 }
 
 // Tokens keeps bearer tokens.
 type Tokens interface {
-	// CreateToken stores a token.
+	// CreateToken stores a token. ErrRefused: its id or its secret is another's.
 	CreateToken(ctx context.Context, t *Token) error
 	// Tokens returns all tokens, void ones too, by the time they were made.
 	Tokens(ctx context.Context) ([]*Token, error)
