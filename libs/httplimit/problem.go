@@ -114,12 +114,16 @@ func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, denied *Body) {
 // Write sends the problem as problem+json, as the whole response. Header fields
 // set before stay; an X-Request-Id among them becomes the instance. An error of
 // the connection is the server's to notice, not the caller's.
-func (p *Problem) Write(w http.ResponseWriter) {
+func (p *Problem) Write(w http.ResponseWriter) { p.WriteAs(w, p) }
+
+// WriteAs is Write for a problem with members of its own: whole is a pointer to a
+// struct that embeds p.
+func (p *Problem) WriteAs(w http.ResponseWriter, whole any) {
 	if id := w.Header().Get("X-Request-Id"); id != "" && p.Instance == "" {
 		p.Instance = "urn:shiplane:request:" + url.PathEscape(id)
 	}
-	body, err := json.Marshal(p)
-	if err != nil { // strings and an int always marshal
+	body, err := json.Marshal(whole)
+	if err != nil { // strings and numbers always marshal
 		http.Error(w, p.Title, p.Status)
 		return
 	}
