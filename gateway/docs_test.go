@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -45,6 +46,42 @@ func TestDocumentNamesEveryFlag(t *testing.T) {
 		}
 		if !slices.Contains(helped, used) && !slices.Contains(commands, used) {
 			t.Errorf("the document uses --%s, which is no flag", used)
+		}
+	}
+}
+
+// TestDocumentNamesEveryMetric: what is served to be scraped is explained in
+// docs/gateway.md, and its rules for Prometheus use nothing else.
+func TestDocumentNamesEveryMetric(t *testing.T) {
+	text, err := os.ReadFile("../docs/gateway.md")
+	if err != nil {
+		t.Skipf("not in the source tree: %v", err)
+	}
+	g := start(t, echoes)
+	g.do("GET", "/v1/items/1", "", "X-Api-Key", "small-1").want(t, 200, "")
+	g.do("GET", "/v1/items/1", "", "X-Api-Key", "wrong").want(t, 401, "")
+	r, err := http.NewRequest(http.MethodGet, g.admin+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := regexp.MustCompile(`(?m)^# TYPE (shiplane_\w+)`).FindAllStringSubmatch(send(t, http.DefaultTransport, r).body, -1)
+	if len(served) < 10 {
+		t.Errorf("%d metrics are served, want 10 at least", len(served))
+	}
+	for _, match := range served {
+		if !strings.Contains(string(text), "`"+match[1]+"`") {
+			t.Errorf("docs/gateway.md does not explain %s", match[1])
+		}
+	}
+	_, rules, _ := strings.Cut(string(text), "```yaml\n")
+	rules, _, _ = strings.Cut(rules, "```")
+	used := regexp.MustCompile(`shiplane_\w+`).FindAllString(rules, -1)
+	if len(used) == 0 {
+		t.Error("the document has no rules for Prometheus")
+	}
+	for _, name := range used {
+		if !slices.ContainsFunc(served, func(match []string) bool { return match[1] == name }) {
+			t.Errorf("a rule uses %s, which is not served", name)
 		}
 	}
 }

@@ -1,15 +1,18 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/topk"
@@ -66,6 +69,15 @@ func (t *topStore) Take(ctx context.Context, ask *store.Ask, result *store.Resul
 type topView struct {
 	Seconds float64   `json:"seconds"` // that it looks back
 	Keys    []topLine `json:"keys"`    // the most called first
+	Hottest []hotLine `json:"hottest"` // of each rule, in the last whole 10 s; the nearest to its limit first
+}
+
+// hotLine is the subject that this gateway admitted most of what it is entitled to.
+type hotLine struct {
+	Rule     string  `json:"rule"`
+	Subject  string  `json:"subject"`
+	Admitted int64   `json:"admitted"` // tokens
+	Entitled float64 `json:"entitled"` // by all gateways together
 }
 
 type topLine struct {
@@ -77,22 +89,30 @@ type topLine struct {
 	Error int64 `json:"error,omitempty"`
 }
 
-// ServeHTTP tells which subjects this gateway calls a shared store for most, as
-// JSON; none where the counters are its own.
-func (t *topStore) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	view := topView{Seconds: topWindow.Seconds(), Keys: []topLine{}}
+// view tells which subjects this gateway calls a shared store for most (none where
+// the counters are its own), and whom it admits most.
+func (t *topStore) view(rules []limiter.RuleStats) topView {
+	view := topView{Seconds: topWindow.Seconds(), Keys: []topLine{}, Hottest: []hotLine{}}
 	for _, item := range t.calls.Most(time.Since(t.start), topShown) {
 		view.Keys = append(view.Keys, topLine{item.Key.subject.String(), strings.Split(item.Key.rules, ","), item.Count, item.Error})
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = writeJSON(w, view) // a client that has left needs no answer
+	slices.SortFunc(rules, func(a, b limiter.RuleStats) int { return cmp.Compare(b.Hottest.Ratio(), a.Hottest.Ratio()) })
+	for _, r := range rules {
+		if hot := r.Hottest; hot.Admitted > 0 {
+			view.Hottest = append(view.Hottest, hotLine{r.ID, hot.Subject.String(), hot.Admitted, hot.Entitled})
+		}
+	}
+	return view
 }
 
-// withTop adds /debug/top to what the admin port serves.
-func withTop(admin http.Handler, top *topStore) http.Handler {
+// withTop adds /debug/top to what the admin port serves, as JSON.
+func withTop(admin http.Handler, top *topStore, stats func() limiter.Stats) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", admin)
-	mux.Handle("GET /debug/top", top)
+	mux.HandleFunc("GET /debug/top", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = writeJSON(w, top.view(stats().Rules)) // a client that has left needs no answer
+	})
 	return mux
 }

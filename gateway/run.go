@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
 		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
-	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top))
+	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top, limits.Stats))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ const (
 	// few hundred at most; what comes beyond is counted together, without a name.
 	rulesCounted = 4096
 	// HotPeriod is the time over which the hottest subject of a rule is looked for.
+	// Sweeps tell when one ends: it may be off by 100 ms.
 	HotPeriod = 10 * time.Second
 )
 
@@ -56,7 +57,7 @@ type Hot struct {
 	Subject  limit.Subject
 	Admitted int64 // tokens
 	// Entitled is what all pods together may admit meanwhile: burst + rate · 10 s,
-	// or the count of a window or log.
+	// or the count of a window or log, as often as it fits, once at least.
 	Entitled float64
 }
 
@@ -71,7 +72,7 @@ func (h Hot) Ratio() float64 {
 // entitled is what may be admitted of a limit in a HotPeriod.
 func entitled(l limit.Limit) float64 {
 	if l.Window > 0 {
-		return float64(l.Count)
+		return float64(l.Count) * max(1, HotPeriod.Seconds()/l.Window.Seconds())
 	}
 	return float64(l.Burst) + float64(l.Rate)*HotPeriod.Seconds()
 }

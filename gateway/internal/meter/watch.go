@@ -50,7 +50,7 @@ func (m *Meter) Watch(stats func() limiter.Stats) error {
 		w.figures = append(w.figures, figure{g, t.of})
 	}
 	hot, err := m.meter.Float64ObservableGauge("shiplane_gateway_hot_admitted_ratio",
-		metric.WithDescription("Of each rule's hottest caller: what this gateway admitted in the last whole 10 s, of burst + rate · 10 s (of a window or log: its limit)."))
+		metric.WithDescription("Of each rule's hottest caller: what this gateway admitted in the last whole 10 s, of burst + rate · 10 s (of a window or log: its limit, as often as it fits)."))
 	w.hot = hot
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return err
