@@ -75,7 +75,7 @@ func TestMeterFindsWhatDoesNotHold(t *testing.T) {
 			}
 			k := w.NewKey("acme", "account", limit.Limit{Rate: 10, Burst: 20})
 			c.do(k.whole)
-			err = w.verify()
+			err = k.whole.verify(true)
 			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 				t.Errorf("verify says %v, want %q", err, c.fault)
 			}
@@ -83,14 +83,15 @@ func TestMeterFindsWhatDoesNotHold(t *testing.T) {
 	}
 }
 
-// A run that leaves a request undecided, lets one wait too long or admits one
-// past a closed rule does not hold.
+// A run that leaves a request undecided, lets one wait too long, admits one past a
+// closed rule or counts otherwise than its pods does not hold.
 func TestWorldFindsWhatDoesNotHold(t *testing.T) {
 	for fault, spoil := range map[string]func(*World){
 		"undecided":         func(w *World) { w.asked++ },
 		"more than 2 round": func(w *World) { w.waits.add(801*time.Microsecond, 1, w.cfg.RTT) },
 		"closed rule":       func(w *World) { w.unpaid++ },
 		"subject":           func(w *World) { w.NewKey("", "account", free) },
+		"the pods count":    func(w *World) { m := w.NewKey("acme", "account", free).whole; m.charged, m.admitted = 1, 1 },
 	} {
 		w, err := NewWorld(Config{Pods: 1})
 		if err != nil {

@@ -21,9 +21,10 @@ type Key struct {
 
 // version is what a rule says in a region from a time on.
 type version struct {
-	at    time.Duration
-	rule  *limit.Rule
-	limit limit.Limit
+	at       time.Duration
+	revision int64
+	rule     *limit.Rule
+	limit    limit.Limit
 }
 
 // Part is what a request takes from a key.
@@ -138,7 +139,8 @@ func (w *World) revise(k *Key, r *region) {
 	w.edited = true
 	w.trips = 3 // an edit voids the lease that was asked for
 	l := r.share.Of(k.Rule.Limit, k.Rule.Largest)
-	k.seen[r.id] = append(k.seen[r.id], version{w.now, k.Rule, l})
+	w.revision++
+	k.seen[r.id] = append(k.seen[r.id], version{w.now, w.revision, k.Rule, l})
 	w.follow(k.of(r.id)[0], l)
 }
 

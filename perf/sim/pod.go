@@ -102,7 +102,7 @@ func (w *World) Arrive(pod int, class string, parts ...Part) {
 	r := &request{parts: parts, class: c, at: w.now}
 	for _, part := range parts {
 		v := part.Key.at(p.region.id, w.now-p.lag)
-		r.limits.Charges = append(r.limits.Charges, limit.Charge{Subject: part.Key.Subject, Rule: v.rule, Limit: v.limit, Cost: part.Cost})
+		r.limits.Charges = append(r.limits.Charges, limit.Charge{Subject: part.Key.Subject, Rule: v.rule, Limit: v.limit, Cost: part.Cost, Revision: v.revision})
 	}
 	p.check(r)
 }
@@ -197,7 +197,11 @@ func (p *pod) errands() {
 		e.Sent = p.now()
 		result := &store.Result{}
 		p.region.call(&e.Ask, result, func(err error) {
-			if err == nil && p.down != "crashed" {
+			switch {
+			case p.down == "crashed":
+			case err != nil:
+				p.core.Unsettled(&e)
+			default:
 				p.core.Settle(p.now(), &e, result)
 			}
 		})

@@ -77,7 +77,7 @@ func lostAtMost(n int64) func(*World, *Key) []string {
 // networks are far from the store, or slow.
 func networks() []Scenario {
 	far := func(c *Config) { c.RTT, c.Jitter = 3500*time.Microsecond, 0.42 } // 2 to 5 ms
-	jitter := func(c *Config) { c.Jitter = 0.9 }
+	jitter := func(c *Config) { c.RTT, c.Jitter = 400*time.Microsecond, 0.9 }
 	all := upTo(50)
 	return []Scenario{
 		{Name: "2-5 ms to the store, 0.9 R over 50", Limit: enterprise, Set: far, Load: steady(0.9, all), Want: Want{OfEntitled: 0.999, OfOffered: 0.999, Calls: 110}},

@@ -52,6 +52,7 @@ type World struct {
 	unpaid         int64 // admissions of closed rules that nothing paid for
 	excused        bool  // a store's clock was set, or it has forgotten everything
 	edited         bool  // a limit was
+	revision       int64 // of the newest edit
 	trips          int   // to the store that a request may wait for, a subject
 }
 
@@ -159,5 +160,5 @@ func (w *World) verify() error {
 		}
 		errs = append(errs, k.whole.verify(w.healthy()))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.recount())...)
 }
