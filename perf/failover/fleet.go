@@ -236,6 +236,20 @@ func (f *Fleet) edit(kind string, next ruling) {
 	f.edits.Store(&all)
 }
 
+// notClosed names the shards with breakers that are not closed, and how many.
+func (f *Fleet) notClosed() string {
+	var open []string
+	for _, name := range f.names {
+		if n := f.Timeline.NotClosed(name, f.Timeline.Now()); n > 0 {
+			open = append(open, fmt.Sprintf("%s in %d pods", name, n))
+		}
+	}
+	if len(open) == 0 {
+		return "none"
+	}
+	return strings.Join(open, ", ")
+}
+
 // Close ends the load, waits for requests on their way, and ends the pods.
 func (f *Fleet) Close() {
 	f.cancel()

@@ -97,12 +97,14 @@ func (cmd *soakCommand) edits(ctx context.Context, stdout io.Writer, c *testenv.
 		return err
 	}
 	before.accepted = thawed.accepted
+	changes := len(fleet.Timeline.Changes())
 	samples, err := sample(ctx, stdout, "edits", c, cmd.Duration, e.edit)
 	if err != nil {
 		return err
 	}
 	s := fleet.Timeline.Sums()
-	fmt.Fprintf(stdout, "%d edits in %v: %v; %s\n", e.version-1, cmd.Duration, e.by, by(&s))
+	fmt.Fprintf(stdout, "%d edits in %v: %v; %s; breakers changed %d times, and are not closed: %s\n", e.version-1, cmd.Duration, e.by, by(&s),
+		len(fleet.Timeline.Changes())-changes, fleet.notClosed())
 	// Every pod may have to connect to every node once more, but not again and again.
 	return errors.Join(bounded("edits", before, samples, int64(cmd.Pods*len(c.Nodes()))), flat(samples))
 }
