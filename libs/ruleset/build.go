@@ -28,21 +28,23 @@ type builder struct {
 	faulted map[string]bool // paths that have a fault: the first says enough
 
 	next     *Ruleset
-	declared map[string]int // plans and routes by section and id, rules by id
-	rules    []*limit.Rule  // by position in set; partly filled where faulty
+	declared map[string]int // plans, routes and rules by section and id
+	rules    []*limit.Rule  // by position in set, candidates behind them; partly filled where faulty
+	tags     map[uint32]string
 	previous map[string]*limit.Rule
+	canary   bool
 }
 
 // build returns the snapshot of set, to be used only if there are no faults.
 // read are the faults that were found in reading set.
-func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming) (*Ruleset, Faults) {
+func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults, how settings) (*Ruleset, Faults) {
 	b := &builder{
 		set: set, faults: append(Faults(nil), read...), faulted: map[string]bool{},
-		declared: map[string]int{}, previous: map[string]*limit.Rule{},
+		declared: map[string]int{}, tags: map[uint32]string{}, previous: map[string]*limit.Rule{}, canary: how.canary,
 		next: &Ruleset{
-			source: set, naming: naming, revision: cmp.Or(set.GetRevision(), 1), other: &Route{Cost: 1},
-			mux: http.NewServeMux(), patterns: map[string]*Route{},
-			index: map[place]*row{}, exceptions: map[limit.Subject][]exception{},
+			base: baseOf(set), how: how, revision: cmp.Or(set.GetRevision(), 1), other: &Route{Cost: 1},
+			mux: http.NewServeMux(), patterns: map[string]*Route{}, byID: map[string]counted{},
+			index: map[place]*row{},
 		},
 	}
 	for _, f := range read {
@@ -59,10 +61,19 @@ func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming) 
 		b.plans()
 		b.routes()
 		b.addRules()
+		b.addCandidates()
 		b.addOverrides()
 		b.addIndex()
 	}
 	return b.next, b.faults
+}
+
+// baseOf returns a set without its overrides; it shares everything else.
+func baseOf(set *rulesv1.Ruleset) *rulesv1.Ruleset {
+	return &rulesv1.Ruleset{
+		Domain: set.GetDomain(), Revision: set.GetRevision(), Plans: set.GetPlans(), Routes: set.GetRoutes(),
+		Rules: set.GetRules(), Candidates: set.GetCandidates(),
+	}
 }
 
 // fault notes what is wrong at a path, unless that path has a fault already.
@@ -229,7 +240,7 @@ func (b *builder) addToRow(i int, rule *limit.Rule, at place) {
 		b.next.index[at] = r
 	}
 	if len(r[rule.Kind]) == store.EntriesMax {
-		b.fault(fmt.Sprintf("rules[%d]", i), nil, "a request of plan %q and route %q would meet more than %d rules for one %s",
+		b.fault(b.pathOfRule(i), nil, "a request of plan %q and route %q would meet more than %d rules for one %s",
 			at.plan, at.route, store.EntriesMax, rule.Kind)
 		return
 	}

@@ -17,7 +17,7 @@ import (
 // It is previous, too, if nothing has changed and set has no revision of its
 // own.
 func Compile(set *rulesv1.Ruleset, previous *Ruleset, options ...Option) (*Ruleset, Faults) {
-	return compile(proto.CloneOf(set), previous, nil, namingOf(options))
+	return compile(proto.CloneOf(set), previous, nil, settingsOf(options))
 }
 
 // patches bounds how often faulty items are replaced: the first time by what
@@ -25,8 +25,12 @@ func Compile(set *rulesv1.Ruleset, previous *Ruleset, options ...Option) (*Rules
 const patches = 2
 
 // compile is Compile with the faults that reading a file has found in set.
-func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming) (*Ruleset, Faults) {
-	next, faults := build(set, previous, read, naming)
+func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults, how settings) (*Ruleset, Faults) {
+	var good *rulesv1.Ruleset // what previous was made of
+	if previous != nil {
+		good = previous.whole()
+	}
+	next, faults := build(set, previous, read, how)
 	left := faults
 	for range patches {
 		if len(left) == 0 {
@@ -35,13 +39,13 @@ func compile(set *rulesv1.Ruleset, previous *Ruleset, read Faults, naming Naming
 		if previous == nil || structural(left) {
 			return previous, faults
 		}
-		set = patch(set, left, previous.source, naming)
-		next, left = build(set, previous, nil, naming)
+		set = patch(set, left, good, how.naming)
+		next, left = build(set, previous, nil, how)
 	}
 	if len(left) > 0 {
 		return previous, faults
 	}
-	if previous != nil && set.GetRevision() == 0 && proto.Equal(set, previous.source) {
+	if previous != nil && set.GetRevision() == 0 && proto.Equal(set, good) {
 		return previous, faults
 	}
 	return next, faults
@@ -88,6 +92,11 @@ func patch(set *rulesv1.Ruleset, faults Faults, good *rulesv1.Ruleset, naming Na
 		if r != nil {
 			out.Rules = append(out.Rules, r)
 			rules[r.GetId()] = r
+		}
+	}
+	for i, c := range set.GetCandidates() {
+		if !bad[fmt.Sprintf("candidates[%d]", i)] {
+			out.Candidates = append(out.Candidates, c)
 		}
 	}
 	out.Overrides = naming.patchOverrides(set, bad, good, rules)

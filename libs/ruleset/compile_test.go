@@ -35,7 +35,7 @@ func shown(s *Ruleset) []string {
 	for _, r := range s.Rules() {
 		lines = append(lines, r.ID+" "+r.Limit.String())
 	}
-	for subject, exceptions := range s.exceptions {
+	s.exceptions.all(func(subject limit.Subject, exceptions []exception) {
 		for _, e := range exceptions {
 			line := e.rule.ID + " for " + subject.ID() + " " + e.limit.String()
 			if e.banned {
@@ -43,7 +43,7 @@ func shown(s *Ruleset) []string {
 			}
 			lines = append(lines, line)
 		}
-	}
+	})
 	slices.Sort(lines)
 	return lines
 }
@@ -143,7 +143,7 @@ func TestRevisionCountsChanges(t *testing.T) {
 	if next, faults := load([]byte("# said in passing\n"+strings.ReplaceAll(before, "plan: free, identity: api_key", "identity: \"api_key\", plan: free")), previous); next != previous {
 		t.Errorf("another ruleset, faults %v; want the previous", faults)
 	}
-	set := proto.CloneOf(previous.source)
+	set := proto.CloneOf(previous.whole())
 	set.Revision = 7
 	next, faults := Compile(set, previous)
 	if len(faults) > 0 || next == previous || next.Revision() != 7 {
@@ -153,14 +153,14 @@ func TestRevisionCountsChanges(t *testing.T) {
 
 // Compile keeps nothing of the message: its owner may change it afterwards.
 func TestSnapshotIsImmutable(t *testing.T) {
-	set := proto.CloneOf(mustLoad(t, before).source)
+	set := proto.CloneOf(mustLoad(t, before).whole())
 	snapshot, faults := Compile(set, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
 	set.Rules[0].Rate = proto.Float64(1)
 	set.Routes[0].Match[0] = "/elsewhere"
-	if again, faults := Compile(snapshot.source, nil); len(faults) > 0 || snapshot.Rules()[0].Limit.Rate != 10 || again.Routes()[0].Match[0] != "/v1/labels" {
+	if again, faults := Compile(snapshot.whole(), nil); len(faults) > 0 || snapshot.Rules()[0].Limit.Rate != 10 || again.Routes()[0].Match[0] != "/v1/labels" {
 		t.Errorf("the snapshot changed with the message; faults %v", faults)
 	}
 }
@@ -176,20 +176,20 @@ func TestAnyEditLeavesAValidRuleset(t *testing.T) {
 		}
 		edit := drawRuleset(t, true)
 		next, faults := Compile(edit, previous)
-		if again, still := Compile(next.source, nil); len(still) > 0 || !slices.Equal(shown(again), shown(next)) {
+		if again, still := Compile(next.whole(), nil); len(still) > 0 || !slices.Equal(shown(again), shown(next)) {
 			t.Fatalf("in force is what Compile refuses: %v", still)
 		}
 		if len(faults) == 0 && len(next.Rules()) != len(edit.GetRules()) {
 			t.Fatalf("%d rules of %d without a fault", len(next.Rules()), len(edit.GetRules()))
 		}
 		for _, rule := range next.Rules() {
-			was, is := find(previous.source, rule.ID), find(edit, rule.ID)
-			if now := find(next.source, rule.ID); !proto.Equal(now, was) && !proto.Equal(now, is) {
+			was, is := find(previous.whole(), rule.ID), find(edit, rule.ID)
+			if now := find(next.whole(), rule.ID); !proto.Equal(now, was) && !proto.Equal(now, is) {
 				t.Fatalf("rule %v is neither %v nor %v", now, was, is)
 			}
 		}
 		for _, was := range previous.Rules() {
-			if find(edit, was.ID) != nil && find(next.source, was.ID) == nil {
+			if find(edit, was.ID) != nil && find(next.whole(), was.ID) == nil {
 				t.Fatalf("rule %s is gone, though the edit holds it; faults %v", was.ID, faults)
 			}
 		}
@@ -264,7 +264,7 @@ func TestMatchAgreesWithLookingAtEveryRule(t *testing.T) {
 				continue
 			}
 			charge := limit.Charge{Subject: account, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(at.Cost), Revision: set.Revision()}
-			for _, o := range set.source.GetOverrides() {
+			for _, o := range set.whole().GetOverrides() {
 				if o.GetRule() == rule.ID && o.GetKey() == account.ID() {
 					charge.Banned = o.GetDeny()
 					if o.Burst != nil {

@@ -60,17 +60,20 @@ func (f Fault) structural() bool {
 		return true
 	}
 	field := strings.TrimPrefix(f.Path, item)
+	if strings.HasPrefix(item, "candidates[") {
+		return false // one that cannot be told is left out
+	}
 	if strings.HasPrefix(item, "rules[") {
 		return field == ".id"
 	}
 	return field == ".rule" || field == ".key"
 }
 
-// itemOf returns the rule or override that a path leads into, "rules[3]" of
+// itemOf returns the rule, override or candidate that a path leads into, "rules[3]" of
 // "rules[3].rate", or "" for any other path.
 func itemOf(path string) string {
 	end := strings.IndexByte(path, ']')
-	if end < 0 || !strings.HasPrefix(path, "rules[") && !strings.HasPrefix(path, "overrides[") {
+	if end < 0 || !strings.HasPrefix(path, "rules[") && !strings.HasPrefix(path, "overrides[") && !strings.HasPrefix(path, "candidates[") {
 		return ""
 	}
 	return path[:end+1]

@@ -153,7 +153,7 @@ func TestByteOrderMarkAndLineEndsAreNoFault(t *testing.T) {
 	}
 	want := mustLoad(t, string(text))
 	got := mustLoad(t, "\ufeff"+strings.ReplaceAll(string(text), "\n", "\r\n"))
-	if !proto.Equal(want.source, got.source) {
+	if !proto.Equal(want.whole(), got.whole()) {
 		t.Error("another ruleset")
 	}
 }

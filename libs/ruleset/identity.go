@@ -32,16 +32,25 @@ type Naming struct {
 }
 
 // An Option is how rules are to be read, beside what they say.
-type Option func(*Naming)
+type Option func(*settings)
+
+// settings are what a ruleset is made by beside its source.
+type settings struct {
+	naming Naming
+	canary bool
+}
 
 // WithNaming sets how callers are told apart. Its prefix is of its range.
-func WithNaming(n Naming) Option { return func(to *Naming) { *to = n } }
+func WithNaming(n Naming) Option { return func(to *settings) { to.naming = n } }
 
-func namingOf(options []Option) (n Naming) {
+// WithCanary says whether candidates in STAGE_CANARY are enforced.
+func WithCanary(canary bool) Option { return func(to *settings) { to.canary = canary } }
+
+func settingsOf(options []Option) (made settings) {
 	for _, set := range options {
-		set(&n)
+		set(&made)
 	}
-	return n
+	return made
 }
 
 // AddressID returns the id of the subject that an address belongs to: an IPv4

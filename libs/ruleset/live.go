@@ -53,7 +53,7 @@ func load(text []byte, previous *Ruleset, options ...Option) (*Ruleset, Faults) 
 	if set == nil {
 		return previous, faults
 	}
-	next, faults := compile(set, previous, faults, namingOf(options))
+	next, faults := compile(set, previous, faults, settingsOf(options))
 	positions.Locate(faults)
 	return next, faults
 }

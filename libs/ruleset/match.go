@@ -47,7 +47,7 @@ func (s *Ruleset) Match(now time.Time, route *Route, caller *Caller, req *limit.
 		if len(rules[kind]) == 0 || subject == (limit.Subject{}) {
 			continue
 		}
-		exceptions := s.exceptions[subject]
+		exceptions := s.exceptions.get(subject)
 		for _, rule := range rules[kind] {
 			charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(route.Cost), Revision: s.revision}
 			for i := range exceptions {

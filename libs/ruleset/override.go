@@ -1,7 +1,9 @@
 package ruleset
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -17,6 +19,15 @@ const (
 	reasonMax = 1024
 )
 
+// override is an exception as it was written, and what it does.
+type override struct {
+	source  *rulesv1.Override // never modified
+	order   int               // of its source's
+	subject limit.Subject
+	counted counted     // whose counters it is about
+	does    []exception // of the rule, then of its candidate
+}
+
 // claim is an override's part of the time of a rule and subject, which no other
 // may share: at any moment it must be clear which one applies.
 type claim struct {
@@ -26,41 +37,79 @@ type claim struct {
 
 // target is the counter that an override is about.
 type target struct {
-	rule    int
+	rule    *limit.Rule
 	subject limit.Subject
 }
 
 // addOverrides checks the overrides and makes them.
 func (b *builder) addOverrides() {
+	made := b.next.overrides.edit(hashText)
+	effects := b.next.exceptions.edit(limit.Subject.Hash)
 	claims := map[target][]claim{}
 	var order []target
 	for i, o := range b.set.GetOverrides() {
 		path := fmt.Sprintf("overrides[%d]", i)
-		b.texts(path, o)
-		from, to := b.times(path, o)
-		at, ok := b.target(path, o)
-		if !ok {
+		key := cmp.Or(o.GetId(), fmt.Sprintf("#%d", i))
+		if made.get(key) != nil {
+			b.fault(path+".id", o.GetId(), "want an id that no other override has")
+		}
+		one := b.override(path, key, o)
+		if one == nil {
 			continue
 		}
-		rule := b.rules[at.rule]
-		e := exception{rule: rule, limit: rule.Limit, banned: o.GetDeny(), from: from, to: to}
-		said := amounts{o.Rate, o.Burst, o.Limit, o.GetWindow()}
-		switch {
-		case e.banned && said != (amounts{}):
-			b.fault(path+".deny", true, "refuses every request: no limit may stand beside it")
-		case !e.banned && said == (amounts{}) && !b.misread(path, "deny", "rate", "burst", "limit", "window"):
-			b.fault(path, nil, "changes nothing: want rate, burst, limit, window or deny")
-		default:
-			e.limit = b.amounts(path, rule, rule.Limit, said, false)
-		}
+		one.order = i
+		made.put(key, one)
+		effects.put(one.subject, append(effects.get(one.subject), one.does...))
+		at := target{one.counted.rule, one.subject}
 		if claims[at] == nil {
 			order = append(order, at)
 		}
-		claims[at] = append(claims[at], claim{path, e})
+		claims[at] = append(claims[at], claim{path, one.does[0]})
 	}
 	for _, at := range order {
-		b.addExceptions(at.subject, claims[at])
+		b.shareTime(claims[at])
 	}
+	b.next.overrides, b.next.exceptions = made.cow, effects.cow
+}
+
+// override checks an override and makes it; nil if it cannot be told what it is
+// about. It is good only if no fault was found.
+func (b *builder) override(path, key string, o *rulesv1.Override) *override {
+	b.texts(path, o)
+	from, to := b.times(path, o)
+	subject, about, ok := b.target(path, o)
+	if !ok {
+		return nil
+	}
+	e := exception{override: key, rule: about.rule, limit: about.rule.Limit, banned: o.GetDeny(), from: from, to: to}
+	said := amounts{o.Rate, o.Burst, o.Limit, o.GetWindow()}
+	switch {
+	case e.banned && said != (amounts{}):
+		b.fault(path+".deny", true, "refuses every request: no limit may stand beside it")
+	case !e.banned && said == (amounts{}) && !b.misread(path, "deny", "rate", "burst", "limit", "window"):
+		b.fault(path, nil, "changes nothing: want rate, burst, limit, window or deny")
+	default:
+		e.limit = b.amounts(path, about.rule, about.rule.Limit, said, false)
+	}
+	made := &override{source: o, subject: subject, counted: about, does: []exception{e}}
+	if about.candidate == nil {
+		return made
+	}
+	// What does not fit the candidate leaves it its own limit: it is the
+	// candidate that is looked at, and the override may yet be changed.
+	quiet := &builder{set: b.set, next: b.next, faulted: map[string]bool{}}
+	e.rule = about.candidate
+	if e.limit = quiet.amounts(path, e.rule, e.rule.Limit, said, false); len(quiet.faults) == 0 {
+		made.does = append(made.does, e)
+	}
+	return made
+}
+
+// hashText spreads the ids of overrides over the parts of a cow.
+func hashText(text string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // a hash takes everything
+	return h.Sum64()
 }
 
 // misread reports whether one of the fields has a fault already.
@@ -95,32 +144,28 @@ func (b *builder) times(path string, o *rulesv1.Override) (from, to time.Time) {
 	return from, to
 }
 
-// target returns whose counter of which rule an override is about.
-func (b *builder) target(path string, o *rulesv1.Override) (target, bool) {
-	rule, ok := b.declared["rules/"+o.GetRule()]
-	if !ok {
+// target returns whose counters of which rule an override is about.
+func (b *builder) target(path string, o *rulesv1.Override) (limit.Subject, counted, bool) {
+	about := b.next.byID[o.GetRule()]
+	if about.rule == nil {
 		b.fault(path+".rule", o.GetRule(), "want the id of one of the rules")
-		return target{}, false
+		return limit.Subject{}, about, false
 	}
-	kind := b.rules[rule].Kind
+	kind := about.rule.Kind
 	if kind == 0 {
-		return target{}, false // the fault is in the rule
+		return limit.Subject{}, about, false // the fault is in the rule
 	}
-	id, err := b.next.naming.identityID(kind, o.GetKey())
+	id, err := b.next.how.naming.identityID(kind, o.GetKey())
 	if err != nil {
 		b.fault(path+".key", o.GetKey(), "%v", err)
-		return target{}, false
+		return limit.Subject{}, about, false
 	}
 	subject, err := limit.NewSubject(b.set.GetDomain(), kind, id)
-	if err != nil {
-		return target{}, false // the fault is in the domain
-	}
-	return target{rule, subject}, true
+	return subject, about, err == nil // else the fault is in the domain
 }
 
-// addExceptions adds the overrides of one rule and subject, in the order of
-// their times, and faults those that overlap.
-func (b *builder) addExceptions(subject limit.Subject, claims []claim) {
+// shareTime faults overrides of one rule and subject that overlap.
+func (b *builder) shareTime(claims []claim) {
 	slices.SortStableFunc(claims, func(x, y claim) int { return x.exception.from.Compare(y.exception.from) })
 	last := claims[0] // of those so far, the one that ends last
 	for _, c := range claims {
@@ -130,6 +175,11 @@ func (b *builder) addExceptions(subject limit.Subject, claims []claim) {
 		if end := c.exception.to; end.IsZero() || !last.exception.to.IsZero() && end.After(last.exception.to) {
 			last = c
 		}
-		b.next.exceptions[subject] = append(b.next.exceptions[subject], c.exception)
 	}
+}
+
+// overlaps reports whether two exceptions of a rule claim the same time.
+func (e *exception) overlaps(o *exception) bool {
+	before := func(x, y *exception) bool { return !x.to.IsZero() && !x.to.After(y.from) }
+	return e.rule == o.rule && !before(e, o) && !before(o, e)
 }

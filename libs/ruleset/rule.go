@@ -62,43 +62,53 @@ func enum[E ~int32, T any](b *builder, path string, value E, known map[E]T, want
 // addRules checks the rules and makes them. Where nothing changed, the rule of
 // the previous snapshot is used again, pointer and all.
 func (b *builder) addRules() {
-	tags := map[uint32]int{}
 	for i, r := range b.set.GetRules() {
 		path := fmt.Sprintf("rules[%d]", i)
 		b.declare("rules", i, r.GetId())
-		rule := &limit.Rule{
-			Domain: b.set.GetDomain(), ID: r.GetId(), Version: r.GetVersion(), Plan: r.GetPlan(), Route: r.GetRoute(),
-			Kind:      enum(b, path+".identity", r.GetIdentity(), kinds, "api_key, ip or user"),
-			Algorithm: enum(b, path+".algorithm", r.GetAlgorithm(), algorithms, "token_bucket, fixed_window or sliding_log"),
-			Mode:      enum(b, path+".mode", r.GetMode(), modes, "enforce or shadow"),
-			FailMode:  enum(b, path+".fail_mode", r.GetFailMode(), failModes, "open or closed"),
-			Counts:    enum(b, path+".counts", r.GetCounts(), counts, "requests or cost"),
-			Check:     enum(b, path+".check", r.GetCheck(), checks, "before or after"),
-		}
-		rule.Tag = limit.TagOf(rule.Domain, rule.ID, rule.Algorithm)
-		if rule.Version < 0 {
-			b.fault(path+".version", rule.Version, "want 0 or more")
-		}
-		b.matches(path, r, rule)
-		rule.Limit = b.amounts(path, rule, limit.Limit{}, amounts{r.Rate, r.Burst, r.Limit, r.GetWindow()}, true)
-		if rule.Check == limit.CheckAfter && rule.Algorithm == limit.SlidingLog {
-			b.fault(path+".check", "after", "does not belong to a sliding_log, each of whose attempts is counted before")
-		}
-		if rule.Check == limit.CheckAfter && rule.FailMode == limit.FailClosed {
-			b.fault(path+".check", "after", "contradicts fail_mode closed: what is counted after has been admitted")
-		}
-		if rule.Algorithm == limit.TokenBucket && r.GetCounts() != rulesv1.Counts_COUNTS_UNSPECIFIED {
-			b.fault(path+".counts", nil, "does not belong to a token_bucket, which counts cost: leave it out")
-		}
-		if first, taken := tags[rule.Tag]; taken && b.set.GetRules()[first].GetId() != rule.ID {
-			b.fault(path+".id", rule.ID, "want another name: the hash of this one, %#x, is that of rules[%d] too", rule.Tag, first)
-		}
-		tags[rule.Tag] = i
-		if old := b.previous[rule.ID]; old != nil && *old == *rule {
-			rule = old
-		}
-		b.rules = append(b.rules, rule)
+		rule := b.rule(path, r, r.GetId())
+		b.rules = append(b.rules, b.again(rule))
 	}
+}
+
+// rule checks a rule and makes it, to be counted as id.
+func (b *builder) rule(path string, r *rulesv1.Rule, id string) *limit.Rule {
+	rule := &limit.Rule{
+		Domain: b.set.GetDomain(), ID: id, Version: r.GetVersion(), Plan: r.GetPlan(), Route: r.GetRoute(),
+		Kind:      enum(b, path+".identity", r.GetIdentity(), kinds, "api_key, ip or user"),
+		Algorithm: enum(b, path+".algorithm", r.GetAlgorithm(), algorithms, "token_bucket, fixed_window or sliding_log"),
+		Mode:      enum(b, path+".mode", r.GetMode(), modes, "enforce or shadow"),
+		FailMode:  enum(b, path+".fail_mode", r.GetFailMode(), failModes, "open or closed"),
+		Counts:    enum(b, path+".counts", r.GetCounts(), counts, "requests or cost"),
+		Check:     enum(b, path+".check", r.GetCheck(), checks, "before or after"),
+	}
+	rule.Tag = limit.TagOf(rule.Domain, rule.ID, rule.Algorithm)
+	if rule.Version < 0 {
+		b.fault(path+".version", rule.Version, "want 0 or more")
+	}
+	b.matches(path, r, rule)
+	rule.Limit = b.amounts(path, rule, limit.Limit{}, amounts{r.Rate, r.Burst, r.Limit, r.GetWindow()}, true)
+	if rule.Check == limit.CheckAfter && rule.Algorithm == limit.SlidingLog {
+		b.fault(path+".check", "after", "does not belong to a sliding_log, each of whose attempts is counted before")
+	}
+	if rule.Check == limit.CheckAfter && rule.FailMode == limit.FailClosed {
+		b.fault(path+".check", "after", "contradicts fail_mode closed: what is counted after has been admitted")
+	}
+	if rule.Algorithm == limit.TokenBucket && r.GetCounts() != rulesv1.Counts_COUNTS_UNSPECIFIED {
+		b.fault(path+".counts", nil, "does not belong to a token_bucket, which counts cost: leave it out")
+	}
+	if first, taken := b.tags[rule.Tag]; taken && first != rule.ID {
+		b.fault(path+".id", rule.ID, "want another name: the hash of this one, %#x, is that of %s too", rule.Tag, first)
+	}
+	b.tags[rule.Tag] = rule.ID
+	return rule
+}
+
+// again returns the rule of the previous snapshot if it is the same.
+func (b *builder) again(rule *limit.Rule) *limit.Rule {
+	if old := b.previous[rule.ID]; old != nil && *old == *rule {
+		return old
+	}
+	return rule
 }
 
 // matches checks whom a rule is for: somebody, and everybody only if it says so.

@@ -16,11 +16,15 @@ const PlanAnonymous = "anonymous"
 // Compile, immutable, and safe for concurrent use. What its methods return
 // belongs to it and must not be modified.
 type Ruleset struct {
-	source *rulesv1.Ruleset // what it was compiled from: the last good version of everything
+	// What it was compiled from, the last good version of everything: base is all
+	// but the overrides. Items are shared with other rulesets and never modified.
+	base      *rulesv1.Ruleset
+	overrides cow[string, *override] // by their ids; those of a file by their places
 
-	naming   Naming // by which its callers and overrides are named
+	how      settings
 	revision int64
-	rules    []*limit.Rule
+	rules    []*limit.Rule // candidates behind the rules of the file
+	byID     map[string]counted
 	plans    []string
 	routes   []*Route
 	other    *Route // the class of requests that no pattern matches
@@ -29,7 +33,19 @@ type Ruleset struct {
 	patterns map[string]*Route // by pattern, as the mux reports it
 
 	index      map[place]*row
-	exceptions map[limit.Subject][]exception
+	exceptions cow[limit.Subject, []exception]
+}
+
+// counted is what counts under the id of a rule: the rule, and its candidate while
+// that is being rolled out; one of them may be nil.
+type counted struct{ rule, candidate *limit.Rule }
+
+// shown is the one whose word counts: in shadow is only what is compared with it.
+func (c counted) shown() (shown, other *limit.Rule) {
+	if c.rule == nil || c.candidate != nil && c.rule.Mode == limit.Shadow && c.candidate.Mode != limit.Shadow {
+		return c.candidate, c.rule
+	}
+	return c.rule, c.candidate
 }
 
 // place is what of a request selects rules, before its identities do. The plan
@@ -42,6 +58,7 @@ type row [limit.Kinds + 1][]*limit.Rule
 
 // exception is an override, ready to apply.
 type exception struct {
+	override string // by which overrides know it
 	rule     *limit.Rule
 	limit    limit.Limit // the whole effective limit
 	banned   bool
@@ -53,16 +70,16 @@ func (e *exception) inForce(now time.Time) bool {
 }
 
 // Domain returns the set of rules that subjects are counted under.
-func (s *Ruleset) Domain() string { return s.source.GetDomain() }
+func (s *Ruleset) Domain() string { return s.base.GetDomain() }
 
 // Revision grows with each change that took effect: the server's revision, or
 // for a rule file the number of contents that have been in force, from 1.
 func (s *Ruleset) Revision() int64 { return s.revision }
 
 // Naming returns by which a request's caller is named.
-func (s *Ruleset) Naming() Naming { return s.naming }
+func (s *Ruleset) Naming() Naming { return s.how.naming }
 
-// Rules returns the rules, in the order of the file.
+// Rules returns the rules, in the order of the file, and candidates behind them.
 func (s *Ruleset) Rules() []*limit.Rule { return s.rules }
 
 // Plans returns the ids of the plans, in the order of the file, without
