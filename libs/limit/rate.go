@@ -86,3 +86,13 @@ func (r Rate) Validate() error {
 	}
 	return nil
 }
+
+// Exact is String where that is read back as the same rate, and else the rate per
+// second with as many digits as it takes.
+func (r Rate) Exact() string {
+	text := r.String()
+	if read, err := ParseRate(text); err == nil && read == r {
+		return text
+	}
+	return strconv.FormatFloat(float64(r), 'f', -1, 64) + "/s"
+}
