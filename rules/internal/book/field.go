@@ -11,80 +11,72 @@ import (
 	"github.com/shiplane/limits/rules/internal/ledger"
 )
 
-// fields says in a caller's words where a fault is. The paths of faults count the
-// items of a ruleset ("rules[3].burst"), which a caller who has sent one rule has
-// never seen: his own is "rule.burst", and another one "rules[free-global].burst".
+// fields says in a caller's words where a fault is. The paths of faults count
+// changes ("changes[0].rule.burst") and the items of a ruleset ("rules[3].burst").
+// A caller who has sent one rule has seen neither list: that rule's burst is
+// "rule.burst", and another one's rules["free-global"].burst.
 type fields struct {
-	own   map[ledger.Item]string // what the caller has sent, and what he calls it
-	items map[string][]ledger.Item
+	own     map[ledger.Item]string // what the caller has sent, and what it is called there
+	changes []*rulesv1.Change
+	items   map[string][]string // ids by section, in the order of the paths
 }
 
-// sections are the lists of a ruleset.
+// sections are the lists of a ruleset by what they hold.
 var sections = map[rulesv1.Kind]string{
 	rulesv1.Kind_KIND_PLAN: "plans", rulesv1.Kind_KIND_ROUTE: "routes", rulesv1.Kind_KIND_RULE: "rules",
 	rulesv1.Kind_KIND_OVERRIDE: "overrides", rulesv1.Kind_KIND_CANDIDATE: "candidates",
 }
 
-// fieldsOf is about rules with changes put to them, as Ruleset.Apply orders them.
+// fieldsOf is for the faults of changes that are applied to rules. It costs a copy
+// of all rules.
 func fieldsOf(rules *ruleset.Ruleset, changes []*rulesv1.Change, own map[ledger.Item]string) *fields {
-	f := &fields{own: own, items: map[string][]ledger.Item{}}
 	set := rules.Source()
-	addAll(f, rulesv1.Kind_KIND_PLAN, set.GetPlans())
-	addAll(f, rulesv1.Kind_KIND_ROUTE, set.GetRoutes())
-	addAll(f, rulesv1.Kind_KIND_RULE, set.GetRules())
-	addAll(f, rulesv1.Kind_KIND_OVERRIDE, set.GetOverrides())
+	f := &fields{own: own, changes: changes, items: map[string][]string{
+		"plans": ids(set.GetPlans()), "routes": ids(set.GetRoutes()), "rules": ids(set.GetRules()), "overrides": ids(set.GetOverrides()),
+	}}
 	for _, c := range set.GetCandidates() {
-		f.add(ledger.Item{Kind: rulesv1.Kind_KIND_CANDIDATE, ID: c.GetRule().GetId()})
+		f.items["candidates"] = append(f.items["candidates"], c.GetRule().GetId())
 	}
 	for _, c := range changes {
 		item := ledger.ItemOf(c)
 		section := sections[item.Kind]
-		if ledger.Deletes(c) {
-			f.items[section] = slices.DeleteFunc(f.items[section], func(have ledger.Item) bool { return have == item })
-		} else {
-			f.add(item)
+		list := slices.DeleteFunc(f.items[section], func(id string) bool { return id == item.ID })
+		if !ledger.Deletes(c) {
+			at, _ := slices.BinarySearch(list, item.ID)
+			list = slices.Insert(list, at, item.ID)
 		}
+		f.items[section] = list
 	}
 	return f
 }
 
-func addAll[T interface{ GetId() string }](f *fields, kind rulesv1.Kind, list []T) {
-	for _, v := range list {
-		f.add(ledger.Item{Kind: kind, ID: v.GetId()})
+func ids[T interface{ GetId() string }](list []T) []string {
+	all := make([]string, len(list))
+	for i, v := range list {
+		all[i] = v.GetId()
 	}
-}
-
-// add notes an item at the end of its list, unless it is there.
-func (f *fields) add(item ledger.Item) {
-	section := sections[item.Kind]
-	if !slices.Contains(f.items[section], item) {
-		f.items[section] = append(f.items[section], item)
-	}
+	return all
 }
 
 // name returns what a caller calls the place of a fault.
 func (f *fields) name(path string) string {
 	section, rest, ok := strings.Cut(path, "[")
-	if !ok {
-		return path
-	}
-	number, rest, _ := strings.Cut(rest, "]")
+	number, rest, closed := strings.Cut(rest, "]")
 	i, err := strconv.Atoi(number)
-	if err != nil || i < 0 || i >= len(f.items[section]) {
-		return path
+	switch {
+	case !ok || !closed || err != nil || i < 0:
+	case section == "changes" && i < len(f.changes):
+		item := ledger.ItemOf(f.changes[i])
+		rest = strings.TrimPrefix(rest, "."+strings.TrimSuffix(sections[item.Kind], "s"))
+		if item.Kind == rulesv1.Kind_KIND_CANDIDATE {
+			rest = strings.TrimPrefix(rest, ".rule") // the caller has put a rule
+		}
+		if own, ok := f.own[item]; ok {
+			return own + rest
+		}
+		return fmt.Sprintf("%s[%q]%s", sections[item.Kind], item.ID, rest)
+	case i < len(f.items[section]):
+		return fmt.Sprintf("%s[%q]%s", section, f.items[section][i], rest)
 	}
-	item := f.items[section][i]
-	if own, ok := f.own[item]; ok {
-		return own + strings.TrimPrefix(rest, candidateRule(item))
-	}
-	return fmt.Sprintf("%s[%s]%s", section, item.ID, rest)
-}
-
-// candidateRule is the step from a candidate to its rule, which a caller who puts a
-// rule does not know of.
-func candidateRule(item ledger.Item) string {
-	if item.Kind == rulesv1.Kind_KIND_CANDIDATE {
-		return ".rule"
-	}
-	return ""
+	return path
 }

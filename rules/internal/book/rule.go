@@ -1,6 +1,7 @@
 package book
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/protobuf/proto"
@@ -178,7 +179,18 @@ func felt(was, rule *rulesv1.Rule) bool {
 	return !sameRule(was, rule)
 }
 
-// sameRule reports whether two rules differ in nothing but their versions.
+// sameRule reports whether two rules differ in nothing but their versions, or in
+// what one says and the other leaves to its default.
 func sameRule(a, b *rulesv1.Rule) bool {
-	return a != nil && proto.Equal(withVersion(a, 0), withVersion(b, 0))
+	return a != nil && proto.Equal(spelledOut(a), spelledOut(b))
+}
+
+// spelledOut is a copy of a rule without its version and with its defaults.
+func spelledOut(r *rulesv1.Rule) *rulesv1.Rule {
+	r = withVersion(r, 0)
+	r.Mode = cmp.Or(r.GetMode(), rulesv1.Mode_MODE_ENFORCE)
+	r.FailMode = cmp.Or(r.GetFailMode(), rulesv1.FailMode_FAIL_MODE_OPEN)
+	r.Counts = cmp.Or(r.GetCounts(), rulesv1.Counts_COUNTS_REQUESTS)
+	r.Check = cmp.Or(r.GetCheck(), rulesv1.Check_CHECK_BEFORE)
+	return r
 }

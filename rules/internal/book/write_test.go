@@ -84,10 +84,7 @@ func TestWritesThatBreakOthersAreRefused(t *testing.T) {
 
 	bulk := &rulesv1.Route{Id: "bulk", Match: []string{"POST /v1/bulk"}, Cost: proto.Int64(60)}
 	_, err := b.PutRoute(ctx, "ann", &rulesv1.PutRouteRequest{Route: bulk, Write: at(1)})
-	p := refusedWith(t, err, CodeInvalidRule)
-	if len(p.Violations) != 2 || !strings.Contains(p.Error(), "free-global") || !strings.Contains(p.Error(), "want 60 or more") {
-		t.Errorf("a cost above a rule's burst and an override's: %v", p)
-	}
+	mustSay(t, refusedWith(t, err, CodeInvalidRule), `rules["free-global"].burst`, "20", `want 60 or more, which one request of route "bulk" costs`)
 
 	_, err = b.DeleteRule(ctx, "ann", &rulesv1.DeleteRuleRequest{Id: "growth-global", Write: at(1)})
 	if p := refusedWith(t, err, CodeInvalidRule); !strings.Contains(p.Error(), "growth-global") {
@@ -109,6 +106,18 @@ func TestWritesThatBreakOthersAreRefused(t *testing.T) {
 	_, err = b.PutRoute(ctx, "ann", &rulesv1.PutRouteRequest{Route: &rulesv1.Route{Id: "other", Match: []string{"GET /v1/labels"}}, Write: at(0)})
 	mustSay(t, refusedWith(t, err, CodeInvalidRule), "route.match[0]", `"GET /v1/labels"`, "conflicts")
 	unchanged(t, store, 2)
+
+	put(t, b, bucket("free-global", "free", 10, 60), 1)
+	overrides, err := b.ListOverrides(ctx, &rulesv1.ListOverridesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels.Burst = proto.Int64(60)
+	put(t, b, labels, 1)
+	_, err = b.PutRoute(ctx, "ann", &rulesv1.PutRouteRequest{Route: bulk, Write: at(1)})
+	field := `overrides["` + overrides.GetOverrides()[0].GetId() + `"].burst`
+	mustSay(t, refusedWith(t, err, CodeInvalidRule), field, "50", "want 60 or more")
+	unchanged(t, store, 4)
 }
 
 // A write has to say which version it was made for, and another version is a
