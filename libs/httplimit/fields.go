@@ -197,13 +197,13 @@ func wait(o *limit.Outcome) (seconds int64, ok bool) {
 }
 
 func appendPolicy(b []byte, o *limit.Outcome) []byte {
-	b = appendString(b, o.Rule.ID)
+	b = appendString(b, o.Rule.Name())
 	b = strconv.AppendInt(append(b, ";q="...), o.Limit.Size(), 10)
 	return strconv.AppendInt(append(b, ";w="...), windowSeconds(o.Limit), 10)
 }
 
 func appendState(b []byte, o *limit.Outcome) []byte {
-	b = appendString(b, o.Rule.ID)
+	b = appendString(b, o.Rule.Name())
 	b = strconv.AppendInt(append(b, ";r="...), max(o.Remaining, 0), 10)
 	if t, ok := wait(o); ok {
 		b = strconv.AppendInt(append(b, ";t="...), t, 10)

@@ -57,7 +57,7 @@ func Refusal(d *limit.Decision) Problem {
 	p := Problem{Type: quotaExceeded, Title: quotaExceededTitle, Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: after}
 	for i := range d.Outcomes {
 		if o := outcomeAt(d, i); refuses(o) {
-			p.Violated = append(p.Violated, o.Rule.ID)
+			p.Violated = append(p.Violated, o.Rule.Name())
 		}
 	}
 	p.Code, p.Detail = explain(d)
@@ -72,17 +72,17 @@ func explain(d *limit.Decision) (code, detail string) {
 	o := decisive(d)
 	switch {
 	case o.Banned:
-		return CodeBanned, fmt.Sprintf("An override of limit %q refuses this caller. Waiting does not help.", o.Rule.ID)
+		return CodeBanned, fmt.Sprintf("An override of limit %q refuses this caller. Waiting does not help.", o.Rule.Name())
 	case o.Never:
 		return CodeCostAboveLimit, fmt.Sprintf("The request costs %d and limit %q (%v) never holds more than %d. Waiting does not help.",
-			o.Cost, o.Rule.ID, o.Limit, o.Limit.Size())
+			o.Cost, o.Rule.Name(), o.Limit, o.Limit.Size())
 	}
 	lack := "is used up"
 	if o.Known && o.Remaining > 0 {
 		lack = fmt.Sprintf("has %d left and the request costs %d", o.Remaining, o.Cost)
 	}
 	seconds, _ := RetryAfter(d)
-	return CodeRateLimited, fmt.Sprintf("Limit %q (%v) %s. Retry after %d s.", o.Rule.ID, o.Limit, lack, seconds)
+	return CodeRateLimited, fmt.Sprintf("Limit %q (%v) %s. Retry after %d s.", o.Rule.Name(), o.Limit, lack, seconds)
 }
 
 func unavailable(d *limit.Decision) Problem {
@@ -92,7 +92,7 @@ func unavailable(d *limit.Decision) Problem {
 	}
 	detail := "A limit that must not be exceeded could not be checked, so the request was refused."
 	if d.Refused >= 0 {
-		detail = fmt.Sprintf("Limit %q could not be checked and refuses what it cannot check.", d.Outcomes[d.Refused].Rule.ID)
+		detail = fmt.Sprintf("Limit %q could not be checked and refuses what it cannot check.", d.Outcomes[d.Refused].Rule.Name())
 	}
 	return NewProblem(http.StatusServiceUnavailable, code, detail)
 }

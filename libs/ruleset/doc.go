@@ -23,6 +23,20 @@
 //
 // Without a previous snapshot, at the start, any fault refuses the whole.
 //
+// # Changes
+//
+// The rules service sends changes, and Apply makes them one revision after
+// another. 2026-12-02: an edit of one of 100,000 overrides must not copy them all,
+// at every pod, within the second in which it is to be in force. Overrides are in
+// maps of 1,024 parts, of which an edit copies the one that it touches: 26
+// allocations among 100,000 overrides, 22 among 10. Weighed and left: a tree that
+// shares its nodes, which costs each request a walk; one big map under a lock,
+// which takes the snapshots away from requests that hold them. Rules, routes and
+// plans are at most some thousands and are compiled anew as a whole.
+//
+// An edit that is being rolled out is a candidate: it counts beside its rule, as
+// "<rule>@<version>", and one of the two is in shadow. See addCandidates.
+//
 // # Files
 //
 // A rule file is YAML 1.2 with the fields of shiplane.rules.v1.Ruleset, without

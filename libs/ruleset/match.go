@@ -49,16 +49,21 @@ func (s *Ruleset) Match(now time.Time, route *Route, caller *Caller, req *limit.
 		}
 		exceptions := s.exceptions.get(subject)
 		for _, rule := range rules[kind] {
-			charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(route.Cost), Revision: s.revision}
-			for i := range exceptions {
-				if e := &exceptions[i]; e.rule == rule && e.inForce(now) {
-					charge.Limit, charge.Banned = e.limit, e.banned
-					break
-				}
-			}
-			req.Charges = append(req.Charges, charge)
+			req.Charges = append(req.Charges, s.charge(now, subject, exceptions, rule, route.Cost))
 		}
 	}
+}
+
+// charge is what a rule takes from a subject that has these exceptions.
+func (s *Ruleset) charge(now time.Time, subject limit.Subject, exceptions []exception, rule *limit.Rule, cost int64) limit.Charge {
+	charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(cost), Revision: s.revision}
+	for i := range exceptions {
+		if e := &exceptions[i]; e.rule == rule && e.inForce(now) {
+			charge.Limit, charge.Banned = e.limit, e.banned
+			break
+		}
+	}
+	return charge
 }
 
 // row returns the rules of a place, nil if there are none. A plan or route
