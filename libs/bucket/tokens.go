@@ -79,6 +79,6 @@ func (b Tokens) Wait(now time.Duration, l limit.Limit, n float64) time.Duration 
 const waitMax = 100 * 365 * 24 * time.Hour
 
 // Whole is the number of whole tokens in a level, 0 if it is negative.
-func Whole(level float64) int64 { return int64(math.Max(0, level)) }
+func Whole(level float64) int64 { return int64(max(0, level)) }
 
 func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }

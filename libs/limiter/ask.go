@@ -52,7 +52,8 @@ func (c *Core) look(now time.Duration, r *record, charges []limit.Charge, outcom
 func (c *Core) unspent(now time.Duration, r *record, charges []limit.Charge, outcomes []limit.Outcome) {
 	for i := range charges {
 		if o := &outcomes[i]; o.DecidedBy == limit.ByLease {
-			r.state(now, &charges[i], &c.out).describe(now, o, 0)
+			s := r.state(now, &charges[i], &c.out)
+			s.describe(now, o, s.known.bound(now, s.limit), 0)
 			o.DecidedBy = 0
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 // capped reports whether this pod alone has used up the limit.
 func (s *state) capped(now time.Duration, c *limit.Charge) bool {
-	return c.Rule.Algorithm == limit.TokenBucket && s.cap.LevelAt(now, c.Limit) < float64(c.Cost)
+	need := float64(c.Cost)
+	return s.cap.Level < need && c.Rule.Algorithm == limit.TokenBucket && s.cap.LevelAt(now, c.Limit) < need
 }
 
 // admitted counts what this pod let through; a negative n takes it back.

@@ -76,8 +76,11 @@ func (k *knowledge) tokens() bucket.Tokens { return bucket.Tokens{Level: k.level
 
 // excludes reports whether n tokens cannot be there.
 func (k *knowledge) excludes(now time.Duration, l limit.Limit, n int64) bool {
-	return now < max(k.trusted, k.paced) && k.bound(now, l) < float64(n)
+	return k.believed(now) && k.bound(now, l) < float64(n)
 }
+
+// believed reports whether the reply is not too old to refuse by.
+func (k *knowledge) believed(now time.Duration) bool { return now < max(k.trusted, k.paced) }
 
 // asked keeps what is out of date believed for the others while one asks.
 func (k *knowledge) asked(now time.Duration) {

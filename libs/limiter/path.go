@@ -13,32 +13,32 @@ import (
 // DecidedBy is ByLease, and where none does, DecidedBy is ByStore: only the
 // store can tell. It changes nothing.
 func (s *state) look(now time.Duration, c *limit.Charge, o *limit.Outcome) {
-	lacks := s.lacks(c.Cost)
+	lacks, bound := s.lacks(c.Cost), s.known.bound(now, s.limit)
 	switch {
 	case c.Banned:
 		o.Short, o.DecidedBy = true, limit.ByBan
 	case c.Cost == 0:
-		s.describe(now, o, 0)
+		s.describe(now, o, bound, 0)
 	case c.Cost > c.Limit.Size():
-		s.describe(now, o, 0)
+		s.describe(now, o, bound, 0)
 		o.Short, o.Never, o.DecidedBy = true, true, limit.ByKnowledge
 	case s.capped(now, c):
-		s.describe(now, o, 0)
+		s.describe(now, o, bound, 0)
 		o.Retry = max(s.cap.Wait(now, c.Limit, float64(c.Cost)), s.retry(now, c.Limit, lacks))
 		o.Short, o.DecidedBy = true, limit.ByCap
 	case lacks == 0:
-		s.describe(now, o, c.Cost)
+		s.describe(now, o, bound, c.Cost)
 		o.DecidedBy = limit.ByLease
-	case s.known.excludes(now, c.Limit, lacks):
-		s.describe(now, o, 0)
-		o.Retry = s.retry(now, c.Limit, lacks)
+	case bound < float64(lacks) && s.known.believed(now):
+		s.describe(now, o, bound, 0)
+		o.Retry = max(s.hold.rest(now, lacks), s.known.wait(now, c.Limit, lacks))
 		o.Short, o.DecidedBy = true, limit.ByKnowledge
 	case s.hold.rest(now, lacks) > 0:
-		s.describe(now, o, 0)
-		o.Retry = s.retry(now, c.Limit, lacks)
+		s.describe(now, o, bound, 0)
+		o.Retry = s.hold.rest(now, lacks)
 		o.Short, o.DecidedBy = true, limit.ByHold
 	default:
-		s.describe(now, o, 0)
+		s.describe(now, o, bound, 0)
 		o.DecidedBy = limit.ByStore
 	}
 }
@@ -54,9 +54,8 @@ func (s *state) retry(now time.Duration, l limit.Limit, lacks int64) time.Durati
 }
 
 // describe says what is left of a rule after n more are spent, as far as this
-// pod knows: what it holds on lease, and at most what the store can have.
-func (s *state) describe(now time.Duration, o *limit.Outcome, n int64) {
-	bound := s.known.bound(now, s.limit)
+// pod knows: what it holds on lease, and at most bound, what the store can have.
+func (s *state) describe(now time.Duration, o *limit.Outcome, bound float64, n int64) {
 	if o.Known = !math.IsInf(bound, 1); !o.Known {
 		return
 	}

@@ -27,7 +27,7 @@ func (c *Core) spend(now time.Duration, r *record, charges []limit.Charge, outco
 		if !enforced(ch) {
 			continue
 		}
-		s := r.state(now, ch, &c.out)
+		s := r.again(now, ch, &c.out)
 		if isNew {
 			s.demand.add(now, ch.Cost)
 		}

@@ -55,7 +55,7 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 		if c.Revision < s.revision {
 			return s
 		}
-		if s.limit != c.Limit || s.rule.Waits() != c.Rule.Waits() || s.rule.Mode != c.Rule.Mode {
+		if s.limit != c.Limit || s.rule != c.Rule && (s.rule.Waits() != c.Rule.Waits() || s.rule.Mode != c.Rule.Mode) {
 			out.giveBack(c.Subject, s, s.lease.release(now, 0))
 			out.tell(c.Subject, s)
 			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
@@ -72,6 +72,15 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 		tag: c.Rule.Tag, revision: c.Revision, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit), counts: out.book.of(c.Rule),
 	})
 	return &r.states[len(r.states)-1]
+}
+
+// again returns what state has returned for a charge at the same time, under the
+// same lock.
+func (r *record) again(now time.Duration, c *limit.Charge, out *outbox) *state {
+	if s := r.find(c.Rule.Tag); s != nil {
+		return s
+	}
+	return r.state(now, c, out) // a later charge's state took its place
 }
 
 // find returns the state of the rule with this tag, nil if there is none.

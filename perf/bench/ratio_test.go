@@ -39,13 +39,14 @@ type contestant struct {
 // run, so that what the machine does meanwhile falls on all. One iteration is one
 // turn of all.
 //
-// A lease pays for requests of two rules; knowledge refuses them, and counting
-// after admits them, by one. Of the others none tells what is left of two
+// A lease pays for requests of two rules; knowledge and the cap refuse them, and
+// counting after admits them, by one. Of the others none tells what is left of two
 // limits, and none but go-limiter finds the account's bucket by itself.
 func BenchmarkRatios(b *testing.B) {
 	all := []contestant{
 		{"lease-2-rules", leased(b)},
-		{"knowledge-1-rule", refusing(b)},
+		{"knowledge-1-rule", refusing(b, limit.ByKnowledge)},
+		{"cap-1-rule", refusing(b, limit.ByCap)},
 		{"count-after-1-rule", counting(b)},
 		{"go-limiter", goLimiter(b)},
 		{"syncmap-atomic", syncMapAtomic()},
@@ -132,10 +133,20 @@ func BenchmarkCores(b *testing.B) {
 // newPaced is a limiter that lends as one over a store elsewhere does.
 func newPaced(tb testing.TB) *limiter.Limiter {
 	tb.Helper()
+	return newPacedOver(tb, newCounters(tb))
+}
+
+func newCounters(tb testing.TB) *memory.Store {
+	tb.Helper()
 	counters, err := memory.New(memory.Config{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return counters
+}
+
+func newPacedOver(tb testing.TB, counters *memory.Store) *limiter.Limiter {
+	tb.Helper()
 	l, err := limiter.New(limiter.Config{Store: counters})
 	if err != nil {
 		tb.Fatal(err)
@@ -200,11 +211,22 @@ func leased(tb testing.TB) func() {
 	return one(tb, l, twoRules(plenty), who[0])
 }
 
-// refusing is what refuses by knowledge.
-func refusing(tb testing.TB) func() {
+// refusing is what refuses by the cap, for this limiter has had the only token, or
+// by knowledge, for another one has. What is known is asked for anew once a second.
+func refusing(tb testing.TB, by limit.DecidedBy) func() {
 	tb.Helper()
-	l, who, r := newPaced(tb), accounts(tb, 1), newRules(once)[:1]
+	counters := newCounters(tb)
+	l, who, r := newPacedOver(tb, counters), accounts(tb, 1), newRules(once)[:1]
+	if by == limit.ByKnowledge {
+		one(tb, newPacedOver(tb, counters), r, who[0])()
+	}
 	warm(tb, l, r, who, limit.Denied)
+	var request limit.Request
+	var decision limit.Decision
+	r.fill(&request, who[0])
+	if l.Check(tb.Context(), &request, &decision); decision.DecidedBy != by {
+		tb.Fatalf("set-up: %v refuses, want %v", decision.DecidedBy, by)
+	}
 	return one(tb, l, r, who[0])
 }
 
