@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/shiplane/limits/libs/testenv"
@@ -20,14 +21,16 @@ type soakCommand struct {
 
 // The bounds of a soak.
 const (
-	goroutinesMore = 2000     // in an outage: requests and calls on their way
-	heapMore       = 64 << 20 // bytes, after a collection
-	connectionsPer = 3.0      // a second of outage and pod: those of probes and of the topology, and no storm
-	settling       = 5 * time.Second
-	editEvery      = 20 * time.Millisecond
-	sampleEvery    = time.Second
-	printEvery     = 10 // samples
-	durationLeast  = 10 * time.Second
+	goroutinesMore  = 2000             // in an outage: requests and calls on their way
+	heapMore        = 64 << 20         // bytes, after a collection
+	connectionsPer  = 3.0              // a second and pod, in an outage: those of probes and of the topology, and no storm
+	connectionsCalm = 0.2              // and without: a machine that stands still for a moment has them all begun again
+	settling        = 30 * time.Second // until what is kept of rules that come and go is at its bound
+	stallMost       = 16_384           // requests that a machine which stands still for a moment finds due
+	editEvery       = 20 * time.Millisecond
+	sampleEvery     = time.Second
+	printEvery      = 10 // samples
+	durationLeast   = 10 * time.Second
 )
 
 // Validate implements kong's check of values.
@@ -88,7 +91,8 @@ func (cmd *soakCommand) outage(ctx context.Context, stdout io.Writer, c *testenv
 func (cmd *soakCommand) edits(ctx context.Context, stdout io.Writer, c *testenv.RedisCluster, fleet *Fleet, before usage) error {
 	fleet.Timeline.Condense()
 	e := newEditor(fleet, cmd.Scale)
-	// What the outage left behind comes to an end.
+	// What the outage left behind comes to an end, and what has a bound reaches it.
+	manyAtOnce(stallMost)
 	if _, err := sample(ctx, stdout, "settling", c, settling, e.edit); err != nil {
 		return err
 	}
@@ -105,8 +109,20 @@ func (cmd *soakCommand) edits(ctx context.Context, stdout io.Writer, c *testenv.
 	s := fleet.Timeline.Sums()
 	fmt.Fprintf(stdout, "%d edits in %v: %v; %s; breakers changed %d times, and are not closed: %s\n", e.version-1, cmd.Duration, e.by, by(&s),
 		len(fleet.Timeline.Changes())-changes, fleet.notClosed())
-	// Every pod may have to connect to every node once more, but not again and again.
-	return errors.Join(bounded("edits", before, samples, int64(cmd.Pods*len(c.Nodes()))), flat(samples))
+	connections := int64(connectionsCalm * cmd.Duration.Seconds() * float64(cmd.Pods))
+	return errors.Join(bounded("edits", before, samples, connections), flat(samples))
+}
+
+// manyAtOnce runs so many goroutines at once. The runtime keeps their descriptors,
+// some 450 bytes each, for good: a stall must not look like a leak.
+func manyAtOnce(n int) {
+	var all sync.WaitGroup
+	end := make(chan struct{})
+	for range n {
+		all.Go(func() { <-end })
+	}
+	close(end)
+	all.Wait()
 }
 
 // sample measures once a second, and prints each tenth. Meanwhile it calls do every

@@ -66,7 +66,7 @@ func steadyLoads() []Scenario {
 		{Name: "950/s over 50", Limit: enterprise, Even: 0.95, Fair: all, For: 50 * time.Second, Load: steady(0.95, all), Want: Want{OfEntitled: 0.999, OfOffered: 0.999, Calls: 110, Fairness: 2}},
 		{Name: "1,500/s over 50", Limit: enterprise, Even: 1.5, Fair: all, For: 50 * time.Second, Load: steady(1.5, all), Want: Want{OfBound: 0.99, Calls: 750, Fairness: 2}},
 		{Name: "100,000/s over 50", Limit: enterprise, For: 4 * time.Second, Load: steady(100, all), Want: Want{OfBound: 0.98, Calls: 1100}},
-		{Name: "100,000/s over 50, longer", Limit: enterprise, Slow: true, Fair: all, For: 30 * time.Second, Load: steady(100, all), Want: Want{OfBound: 0.98, Calls: 1100, Fairness: 2}},
+		{Name: "100,000/s over 50, longer", Limit: enterprise, Slow: true, Fair: all, For: 60 * time.Second, Load: steady(100, all), Want: Want{OfBound: 0.98, Calls: 1100, Fairness: 2}},
 		{Name: "20,000/s on a 25,000/s override", Limit: hot, Even: 0.8, Fair: all, For: 8 * time.Second, Load: steady(0.8, all), Want: Want{OfEntitled: 0.999, OfOffered: 0.999, Calls: 120, Fairness: 2}},
 		{Name: "37,500/s on a 25,000/s override", Limit: hot, Even: 1.5, For: 20 * time.Second, Fair: all, Load: steady(1.5, all), Want: Want{OfBound: 0.99, Calls: 1100, Fairness: 2}},
 		{Name: "free, 0.9 R over 50", Limit: free, Even: 0.9, Load: steady(0.9, all), Want: Want{OfEntitled: 0.997, PerRequest: 1}},
