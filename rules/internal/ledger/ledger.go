@@ -165,6 +165,9 @@ type Rollout struct {
 	Position    Position  // of the entry that began it
 }
 
+// PodsKept is how long a pod that no longer reports is remembered at least.
+const PodsKept = 24 * time.Hour
+
 // Reports keeps what pods tell. It is no part of the log.
 type Reports interface {
 	// Report stores what pods have told; the last report of a pod replaces the

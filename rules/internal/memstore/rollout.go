@@ -45,12 +45,18 @@ func (s *Store) underWay(domain, rule string) *rollout {
 	return nil
 }
 
-// roll begins a rollout, brings it to a stage, or ends it.
-func (s *Store) roll(e *ledger.Entry, d *domain) {
+// roll begins a rollout, brings it to a stage, or ends it, if an entry does so.
+func (s *Store) roll(e *ledger.Entry) {
 	item := ledger.ItemOf(e.Change)
+	if item.Kind != rulesv1.Kind_KIND_CANDIDATE {
+		return
+	}
 	r := s.underWay(e.Domain, item.ID)
 	if r == nil {
-		base := d.items[ledger.Item{Kind: rulesv1.Kind_KIND_RULE, ID: item.ID}].GetRule()
+		var base *rulesv1.Rule
+		if d := s.domains[e.Domain]; d != nil {
+			base = d.items[ledger.Item{Kind: rulesv1.Kind_KIND_RULE, ID: item.ID}].GetRule()
+		}
 		r = &rollout{Rollout: ledger.Rollout{
 			Domain: e.Domain, BaseVersion: base.GetVersion(), StartedAt: e.At, Author: e.Author,
 			Position: ledger.Position{Revision: e.Revision, Ordinal: e.Ordinal},
@@ -91,8 +97,12 @@ func (s *Store) Report(_ context.Context, reports []ledger.Report) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	latest := time.Time{}
 	for i := range reports {
 		r := &reports[i]
+		if r.At.After(latest) {
+			latest = r.At
+		}
 		s.pods[podID{r.Domain, r.Pod.GetId()}] = &rulesv1.PodStatus{
 			Id: r.Pod.GetId(), Region: r.Pod.GetRegion(), Canary: r.Pod.GetCanary(), Revision: r.Revision,
 			Faults: slices.Clone(r.Faults), SeenAt: timestamppb.New(r.At.Truncate(ledger.Resolution)),
@@ -101,6 +111,11 @@ func (s *Store) Report(_ context.Context, reports []ledger.Report) error {
 			if rollout.active() && rollout.Domain == r.Domain {
 				rollout.report(r)
 			}
+		}
+	}
+	for id, p := range s.pods {
+		if p.GetSeenAt().AsTime().Before(latest.Add(-ledger.PodsKept)) {
+			delete(s.pods, id)
 		}
 	}
 	return nil

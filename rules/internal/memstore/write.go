@@ -50,6 +50,9 @@ func (s *Store) Write(ctx context.Context, f func(context.Context, ledger.Tx) er
 			return 0, err
 		}
 	}
+	for i := range t.entries { // first, for a rollout's base is the rule before the write
+		s.roll(&t.entries[i])
+	}
 	for i := range t.entries {
 		s.apply(&t.entries[i])
 	}
@@ -192,9 +195,6 @@ func (s *Store) apply(e *ledger.Entry) {
 	}
 	d.revision = e.Revision
 	item := ledger.ItemOf(e.Change)
-	if item.Kind == rulesv1.Kind_KIND_CANDIDATE {
-		s.roll(e, d)
-	}
 	if ledger.Deletes(e.Change) {
 		delete(d.items, item)
 	} else {
