@@ -72,6 +72,8 @@ func Open(ctx context.Context, c Config) (*Book, error) {
 	if b.now == nil {
 		b.now = time.Now
 	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := b.snapshot(ctx); err != nil {
 		b.log.Warn("rules cannot be read yet: the book is not ready until they are", "error", err)
 	}

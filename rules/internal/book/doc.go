@@ -37,6 +37,7 @@
 // who is in a hurry can say so. While a rollout of a rule is under way all other
 // edits of it are refused with CodeRolloutInProgress; RollbackRule gives it up,
 // AdvanceRollout takes it on. Whatever is written, by anybody, has to be valid also
-// once every rollout is through, so that a promotion finds no fault; one that does
-// all the same, because of what only two rollouts do together, is rolled back.
+// once every rollout is through, so that a promotion finds no fault. Rollbacks and
+// ShadowRule are exempt, which nothing may stand in the way of; a rollout that is at
+// odds with them in the end is given up when it is to be promoted.
 package book

@@ -12,7 +12,8 @@ import (
 )
 
 // fields says in a caller's words where a fault is. The paths of faults count
-// changes ("changes[0].rule.burst") and the items of a ruleset ("rules[3].burst").
+// changes ("changes[0].rule.burst") and the items of a ruleset ("rules[3].burst"),
+// and name its overrides by their ids.
 // A caller who has sent one rule has seen neither list: that rule's burst is
 // "rule.burst", and another one's rules["free-global"].burst.
 type fields struct {
@@ -27,10 +28,9 @@ var sections = map[rulesv1.Kind]string{
 	rulesv1.Kind_KIND_OVERRIDE: "overrides", rulesv1.Kind_KIND_CANDIDATE: "candidates",
 }
 
-// fieldsOf is for the faults of changes that are applied to rules. It costs a copy
-// of all rules.
-func fieldsOf(rules *ruleset.Ruleset, changes []*rulesv1.Change, own map[ledger.Item]string) *fields {
-	set := rules.Source()
+// fieldsOf is for the faults of changes that are applied to a ruleset, or without
+// changes for those of the ruleset.
+func fieldsOf(set *rulesv1.Ruleset, changes []*rulesv1.Change, own map[ledger.Item]string) *fields {
 	f := &fields{own: own, changes: changes, items: map[string][]string{
 		"plans": ids(set.GetPlans()), "routes": ids(set.GetRoutes()), "rules": ids(set.GetRules()), "overrides": ids(set.GetOverrides()),
 	}}
@@ -58,10 +58,25 @@ func ids[T interface{ GetId() string }](list []T) []string {
 	return all
 }
 
+// named returns faults with the names of their places.
+func (f *fields) named(faults ruleset.Faults) ruleset.Faults {
+	named := slices.Clone(faults)
+	for i := range named {
+		named[i].Path = f.name(named[i].Path)
+	}
+	return named
+}
+
 // name returns what a caller calls the place of a fault.
 func (f *fields) name(path string) string {
 	section, rest, ok := strings.Cut(path, "[")
 	number, rest, closed := strings.Cut(rest, "]")
+	if id, err := strconv.Unquote(number); err == nil && section == sections[rulesv1.Kind_KIND_OVERRIDE] {
+		if own, ok := f.own[ledger.Item{Kind: rulesv1.Kind_KIND_OVERRIDE, ID: id}]; ok {
+			return own + rest
+		}
+		return path
+	}
 	i, err := strconv.Atoi(number)
 	switch {
 	case !ok || !closed || err != nil || i < 0:

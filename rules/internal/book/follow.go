@@ -29,6 +29,7 @@ const (
 	pageEntries = 1000
 
 	readTimeout     = 5 * time.Second
+	openTimeout     = 5 * time.Second  // a store that hangs does not keep the process from its start
 	snapshotTimeout = 30 * time.Second // 100,000 overrides, over a slow line
 )
 
@@ -105,7 +106,9 @@ func (b *Book) catchUp(ctx context.Context) (news bool, err error) {
 			return news, nil
 		}
 		news = true
-		b.advance(entries)
+		if b.advance(entries) {
+			return true, b.snapshotAndReset(ctx)
+		}
 	}
 }
 
@@ -115,19 +118,23 @@ func (b *Book) since(ctx context.Context, revision int64) ([]ledger.Entry, error
 	return b.store.Since(ctx, revision, pageEntries)
 }
 
-// advance takes entries, whole revisions only, one revision after another.
-func (b *Book) advance(entries []ledger.Entry) {
+// advance takes entries, whole revisions only, one revision after another. It
+// returns whether the whole is to be read anew: what a domain lacked because it had
+// a fault is not in the changes that mend it.
+func (b *Book) advance(entries []ledger.Entry) (anew bool) {
 	for batch := range revisions(entries) {
+		before := b.state.Load().domain(batch.domain)
 		next, faults := b.state.Load().with(batch)
 		if len(faults) > 0 {
 			b.log.Error("rules of the store have faults: what is faulty stays as it was", "domain", batch.domain, "revision", batch.revision, "error", faults)
 		}
-		from := b.state.Load().revision(batch.domain)
 		b.state.Store(next)
 		if b.listener != nil {
-			b.listener.Changed(batch.domain, from, batch.revision, batch.changes, next.domains[batch.domain].rules)
+			b.listener.Changed(batch.domain, before.revision, batch.revision, batch.changes, next.domains[batch.domain].rules)
 		}
+		anew = anew || before.faulty
 	}
+	return anew
 }
 
 // snapshot makes the state from the whole of the store.

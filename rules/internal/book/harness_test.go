@@ -21,10 +21,13 @@ const (
 	guarded   = rulesv1.RolloutMode_ROLLOUT_MODE_GUARDED
 )
 
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
+
 // open makes a book of a store that can be reached.
 func open(t *testing.T, store ledger.Store, set ...func(*Config)) *Book {
 	t.Helper()
-	c := Config{Store: store, Logger: slog.New(slog.DiscardHandler)}
+	c := Config{Store: store, Logger: quiet}
 	for _, f := range set {
 		f(&c)
 	}

@@ -105,6 +105,9 @@ func invalid(detail string, faults ruleset.Faults, where *fields) *Problem {
 	return p
 }
 
+// away is the Detail of CodeUnavailable.
+const away = "the database of the rules cannot be reached at the moment; pods go by the rules that they have"
+
 // asProblem returns err as a caller is to see it: a *Problem, or an error of the
 // context or of a bug as it is.
 func asProblem(err error) error {
@@ -113,7 +116,7 @@ func asProblem(err error) error {
 	case err == nil || errors.As(err, &p):
 		return err
 	case errors.Is(err, ledger.ErrUnavailable), errors.Is(err, ledger.ErrCompacted):
-		return &Problem{Code: CodeUnavailable, Detail: "the database of the rules cannot be reached at the moment; pods go by the rules that they have", cause: err}
+		return &Problem{Code: CodeUnavailable, Detail: away, cause: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, ledger.ErrRefused):

@@ -1,10 +1,14 @@
 package book
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 	"github.com/shiplane/limits/rules/internal/ledger"
@@ -221,6 +225,41 @@ func TestRolloutsStayPromotable(t *testing.T) {
 	_, err = b.DeletePlan(ctx, "ann", &rulesv1.DeletePlanRequest{Id: "free"})
 	refusedWith(t, err, CodeInvalidRule)
 	unchanged(t, store, 2)
+}
+
+// daily is free-global as a window: overrides of its rate do not fit it.
+func daily() *rulesv1.Rule {
+	return &rulesv1.Rule{
+		Id: "free-global", Plan: "free", Identity: rulesv1.Identity_IDENTITY_API_KEY, Algorithm: rulesv1.Algorithm_ALGORITHM_FIXED_WINDOW,
+		Limit: proto.Int64(1000), Window: durationpb.New(24 * time.Hour),
+	}
+}
+
+// An override that fits the rule in force and not its candidate is refused, and
+// says why; one that is there all the same ends the rollout when it is to be
+// promoted, and not before.
+func TestRolloutAtOddsIsGivenUp(t *testing.T) {
+	b, store := seeded(t)
+	beginRollout(t, b, daily(), 1)
+	override := &rulesv1.Override{Rule: "free-global", Key: "acct_9", Rate: proto.Float64(5), Reason: "r"}
+	_, err := b.CreateOverride(t.Context(), "ann", &rulesv1.CreateOverrideRequest{Override: override})
+	mustSay(t, refusedWith(t, err, CodeInvalidRule), "override.rate", "", "does not belong to a fixed_window")
+
+	override.Id = "o-raw"
+	if _, err := store.Write(t.Context(), func(ctx context.Context, tx ledger.Tx) error {
+		return tx.Append(ctx, &ledger.Entry{Domain: DomainDefault, Change: putOverride(override), Action: ledger.ActionPut, Author: "someone else"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	step := Step{Domain: DomainDefault, Rule: "free-global", Version: 2, From: rulesv1.Stage_STAGE_SHADOW, To: statePromoted, Author: "guard", Why: "w"}
+	if acted, err := b.StepRollout(t.Context(), step); !acted || err != nil {
+		t.Errorf("acted: %v, %v", acted, err)
+	}
+	got := inForce(t, b, "free-global")
+	rollouts, err := b.ListRollouts(t.Context(), &rulesv1.ListRolloutsRequest{})
+	if err != nil || got.GetRule().GetVersion() != 1 || rollouts.GetRollouts()[0].GetState() != stateBack || !strings.HasPrefix(rollouts.GetRollouts()[0].GetWhy(), "cannot take effect any more: ") {
+		t.Errorf("after the promotion: %v, %v, %v", got, rollouts, err)
+	}
 }
 
 // A step of a guard is made once, by whoever comes first, and never before its time

@@ -23,6 +23,7 @@ type domain struct {
 	revision int64 // the last one that changed it; 0 for none
 	rules    *ruleset.Ruleset
 	index    *index
+	faulty   bool // rules is not all that the store has
 }
 
 func emptied(name string) *ruleset.Ruleset { return ruleset.Empty(name) }
@@ -35,9 +36,9 @@ func newState(whole *ledger.State) (*state, map[string]ruleset.Faults) {
 	for name, set := range whole.Domains {
 		rules, f := ruleset.Compile(set, emptied(name))
 		if len(f) > 0 {
-			faults[name] = f
+			faults[name] = fieldsOf(set, nil, nil).named(f)
 		}
-		s.domains[name] = &domain{revision: set.GetRevision(), rules: rules, index: newIndex(set)}
+		s.domains[name] = &domain{revision: set.GetRevision(), rules: rules, index: newIndex(set), faulty: len(f) > 0}
 	}
 	return s, faults
 }
@@ -96,7 +97,10 @@ func (s *state) with(b batch) (*state, ruleset.Faults) {
 
 func (d *domain) with(b batch) (*domain, ruleset.Faults) {
 	rules, faults := d.rules.Apply(b.changes, b.revision)
-	return &domain{revision: b.revision, rules: rules, index: d.index}, faults
+	if len(faults) > 0 {
+		faults = fieldsOf(d.rules.Source(), b.changes, nil).named(faults)
+	}
+	return &domain{revision: b.revision, rules: rules, index: d.index, faulty: d.faulty || len(faults) > 0}, faults
 }
 
 // upTo is a domain as a write finds it, which is to say with everything that was

@@ -2,6 +2,9 @@ package book
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -84,6 +87,9 @@ func (b *Book) write(ctx context.Context, o order, plan func(ctx context.Context
 		}
 		return nil
 	})
+	if errors.Is(err, ledger.ErrUnavailable) {
+		return 0, &Problem{Code: CodeUnavailable, Detail: away + "; read again whether this was written", cause: err}
+	}
 	if err != nil {
 		return 0, asProblem(err)
 	}
@@ -133,31 +139,51 @@ func (d *draft) check() error {
 	revision := d.tx.Head() + 1
 	if candidate {
 		if _, faults := d.rules.Apply(atOnce, revision); len(faults) > 0 {
-			return invalid(refused, faults, fieldsOf(d.rules, atOnce, own))
+			return invalid(refused, faults, fieldsOf(d.rules.Source(), atOnce, own))
 		}
 	}
 	next, faults := d.rules.Apply(changes, revision)
 	if len(faults) > 0 {
-		return invalid(refused, faults, fieldsOf(d.rules, changes, own))
+		return invalid(refused, faults, fieldsOf(d.rules.Source(), changes, own))
 	}
-	d.at.take(changes)
-	promotions := d.promotions()
-	if len(promotions) == 0 {
-		return nil
+	promotions, others := d.promotions(own)
+	if !others || d.urgent() {
+		return nil // with its own candidates promoted it was compiled above
 	}
 	if _, faults = next.Apply(promotions, revision+1); len(faults) > 0 {
-		return invalid("the change would be at odds with a rollout under way, once that is promoted", faults, fieldsOf(next, promotions, own))
+		return invalid("the change would be at odds with a rollout under way, once that is promoted", faults, fieldsOf(next.Source(), promotions, own))
 	}
 	return nil
 }
 
-// promotions are the changes that make every candidate the rule.
-func (d *draft) promotions() []*rulesv1.Change {
-	var changes []*rulesv1.Change
-	for _, c := range d.at.candidates() {
-		changes = append(changes, putRule(c.GetRule()), deletion(rulesv1.Kind_KIND_CANDIDATE, c.GetRule().GetId()))
+// urgent reports whether the draft only takes something back: no rollout of another
+// rule may stand in the way of that.
+func (d *draft) urgent() bool {
+	return !slices.ContainsFunc(d.entries, func(e *ledger.Entry) bool {
+		return e.Action != ledger.ActionRollback && e.Action != ledger.ActionShadow
+	})
+}
+
+// promotions are the changes that make every candidate the rule that there will be
+// after the draft. others is whether any of them is no candidate of the draft itself.
+func (d *draft) promotions(own map[ledger.Item]string) (changes []*rulesv1.Change, others bool) {
+	for _, c := range d.candidates() {
+		item := ledger.Item{Kind: rulesv1.Kind_KIND_CANDIDATE, ID: c.GetRule().GetId()}
+		if _, put := own[item]; !put {
+			others = true
+		}
+		changes = append(changes, putRule(c.GetRule()), deletion(item.Kind, item.ID))
 	}
-	return changes
+	return changes, others
+}
+
+// candidates are those that there will be after the draft.
+func (d *draft) candidates() []*rulesv1.Candidate {
+	after := &view{index: d.at.index, recent: maps.Clone(d.at.recent)}
+	for _, e := range d.entries {
+		after.take([]*rulesv1.Change{e.Change})
+	}
+	return after.candidates()
 }
 
 // expect checks the version of what is to be written.

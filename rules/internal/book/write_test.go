@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
-	"github.com/shiplane/limits/rules/internal/ledger"
 	"github.com/shiplane/limits/rules/internal/memstore"
 )
 
@@ -194,11 +193,12 @@ func TestExpectedVersion(t *testing.T) {
 // they reach; every other learns which version there is now.
 func TestOneWriterWinsEachVersion(t *testing.T) {
 	_, store := seeded(t)
-	oneWriterWins(t, store, 10)
+	oneWriterWins(t, []*Book{open(t, store), open(t, store), open(t, store)}, 10) // none of them follows: a write catches up by itself
 }
 
-func oneWriterWins(t *testing.T, store ledger.Store, rounds int64) {
-	books := []*Book{open(t, store), open(t, store), open(t, store)} // none of them follows: a write catches up by itself
+// oneWriterWins is about the books of a store that has seed in it, and nothing else.
+func oneWriterWins(t *testing.T, books []*Book, rounds int64) {
+	t.Helper()
 	for version := int64(1); version <= rounds; version++ {
 		var mu sync.Mutex
 		var won []float64
