@@ -61,3 +61,18 @@ func bearer(h http.Header) string {
 	}
 	return strings.TrimSpace(text)
 }
+
+// Permit returns what tells whether the caller of a context may still do what role
+// may: at the beginning of a call that lasts, and again while it does.
+func (k *Keyring) Permit(role rulesv1.Role) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p, err := Need(ctx, role)
+		if err != nil {
+			return err
+		}
+		if t := k.find(p.TokenID); t == nil || void(t, k.now()) {
+			return connect.NewError(connect.CodeUnauthenticated, ErrInvalid)
+		}
+		return nil
+	}
+}

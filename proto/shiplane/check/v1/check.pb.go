@@ -340,7 +340,7 @@ type CheckRequest struct {
 	// The set of rules, as in "public-api": 1 to 64 of a-z, 0-9, '-', '_' and
 	// '.', beginning with a letter or digit.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// What the request is to be charged to: 1 to 32 entries, no rule twice for
+	// What the request is to be charged to: 1 to 16 entries, no rule twice for
 	// one key.
 	Entries       []*Entry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -468,7 +468,7 @@ type CheckResponse struct {
 	// may be shorter than the request's entries: after a refusal the entries of
 	// further keys are not asked.
 	Entries []*Outcome `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Index in entries of the one that refused first: 0 to 31. Absent: none did.
+	// Index in entries of the one that refused first: 0 to 15. Absent: none did.
 	Refused *int32 `protobuf:"varint,4,opt,name=refused,proto3,oneof" json:"refused,omitempty"`
 	// Time after which the request could be admitted as far as the entries that
 	// refused it are concerned, rounded up. Absent if none refused, or if no
