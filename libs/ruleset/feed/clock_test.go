@@ -26,7 +26,7 @@ func TestClockTakesTheSampleOfLeastDelay(t *testing.T) {
 		}
 		c.forget()
 		c.add(time.Now(), time.Now())
-		if off := c.now().Sub(time.Now()); off != 0 {
+		if off := time.Until(c.now()); off != 0 {
 			t.Errorf("after another service was heard the clock is off by %v", off)
 		}
 	})

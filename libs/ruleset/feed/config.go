@@ -36,7 +36,8 @@ const (
 	regionMax    = 64
 )
 
-func (c *Config) check() error {
+// Validate tells all that is wrong with the configuration; Open does, too.
+func (c *Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if n := len(c.Addresses); n < 1 || n > addressesMax {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,21 +37,21 @@ type Feed struct {
 
 // state is what is in force.
 type state struct {
-	rules *ruleset.Ruleset // never nil
-	// refused is what of the service's revision is not in force, in words by item.
-	refused refused
+	rules   *ruleset.Ruleset // nil: none
+	refused refused          // what of the service's revision is not in force
 }
 
 // Open makes a feed, with the rules of the copy on disk if there is one. It waits for
 // no network: Run does what is left. An error names each field that is wrong.
 func Open(cfg Config) (*Feed, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	f := &Feed{
 		cfg: cfg, log: cfg.Logger, incarnation: rand.Text(), empty: ruleset.Empty(cfg.Domain, cfg.Options...),
 		first: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
+	f.current.Store(&state{})
 	var err error
 	if f.token, err = openToken(cfg.Token, cfg.TokenFile, cfg.Logger); err != nil {
 		return nil, err
@@ -63,12 +62,7 @@ func Open(cfg Config) (*Feed, error) {
 }
 
 // Current returns the rules in force, nil while there are none (see Ready).
-func (f *Feed) Current() *ruleset.Ruleset {
-	if now := f.current.Load(); now != nil {
-		return now.rules
-	}
-	return nil
-}
+func (f *Feed) Current() *ruleset.Ruleset { return f.current.Load().rules }
 
 // Now returns the service's time, as well as it is known: overrides start and end by
 // it.
@@ -79,7 +73,7 @@ func (f *Feed) Tally() *Tally { return &f.tally }
 
 // Ready returns ErrNoRules while there are no rules, then nil for ever.
 func (f *Feed) Ready() error {
-	if f.current.Load() == nil {
+	if f.Current() == nil {
 		return ErrNoRules
 	}
 	return nil
@@ -118,20 +112,21 @@ type Status struct {
 // Status returns how the feed is doing.
 func (f *Feed) Status() Status {
 	s := f.contact.status()
-	if now := f.current.Load(); now != nil {
-		s.Revision, s.Faults = now.rules.Revision(), now.refused.texts()
+	now := f.current.Load()
+	if s.Faults = now.refused.texts(); now.rules != nil {
+		s.Revision = now.rules.Revision()
 	}
 	return s
 }
 
-// adopt puts rules in force. It is called by one goroutine at a time.
+// adopt puts what is next in force. It is called by one goroutine at a time.
 func (f *Feed) adopt(next state) {
 	before := f.current.Swap(&next)
-	if before == nil {
-		close(f.first)
-	}
-	if before == nil || !slices.Equal(before.rules.Rules(), next.rules.Rules()) {
+	if next.rules != nil && next.rules != before.rules {
 		f.tally.follow(next.rules.Rules())
+	}
+	if next.rules != nil && before.rules == nil {
+		close(f.first)
 	}
 	select {
 	case f.changed <- struct{}{}:

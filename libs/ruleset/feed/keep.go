@@ -63,7 +63,7 @@ func (f *Feed) readCopy() (last state, from time.Time, err error) {
 		last.refused.add(whole, "the copy on disk lacks what was refused before the start")
 	}
 	for _, fault := range faults { // of an older program that took it
-		last.refused.add(itemOfSet(c.rules, fault.Path), fault.String())
+		last.refused.add(itemOfSet(c.rules, fault.Path), textOf(fault))
 	}
 	return last, c.saved, nil
 }
@@ -107,7 +107,7 @@ func rest(ctx context.Context, d time.Duration) {
 // saveCopy writes what is in force, if it is not what was written last.
 func (f *Feed) saveCopy() error {
 	now := f.current.Load()
-	if now == nil || now.rules == f.saved {
+	if now.rules == nil || now.rules == f.saved {
 		return nil
 	}
 	text, err := (&copyOnDisk{rules: now.rules.Source(), saved: time.Now(), whole: len(now.refused) == 0}).encode()

@@ -11,6 +11,7 @@ import (
 // The time between two reports is what the service asks for, within bounds, less up
 // to a fifth of it: pods that came up together do not report together.
 const (
+	reportFirst = 2 * time.Second // for the first one, at most
 	reportEvery = 10 * time.Second
 	reportMin   = time.Second
 	reportMax   = 5 * time.Minute
@@ -20,7 +21,7 @@ const (
 // is made good by the next one: counts go from the start on.
 func (f *Feed) report(ctx context.Context) {
 	next, failed := reportEvery, false
-	for wait := rand.N(reportEvery); ; wait = next - rand.N(next/5) {
+	for wait := rand.N(reportFirst); ; wait = next - rand.N(next/5) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -41,16 +42,22 @@ const whole = "the ruleset"
 
 // takeWhole puts a snapshot in force, as far as it has no faults.
 func (f *Feed) takeWhole(set *rulesv1.Ruleset) {
-	before, no := f.current.Load(), refused{}
-	last := f.empty
-	if before != nil {
-		last = before.rules
-	}
+	sortByID(set)
+	no := refused{}
+	last := cmp.Or(f.Current(), f.empty)
 	next, faults := ruleset.Compile(set, last, f.cfg.Options...)
 	for _, fault := range faults {
-		no.add(itemOfSet(set, fault.Path), fault.String())
+		no.add(itemOfSet(set, fault.Path), textOf(fault))
 	}
-	f.take(before, next, last, no, set.GetRevision())
+	f.take(next, next != last, no, set.GetRevision())
+}
+
+// sortByID brings a snapshot into the order that Apply asks for.
+func sortByID(set *rulesv1.Ruleset) {
+	slices.SortStableFunc(set.GetPlans(), func(a, b *rulesv1.Plan) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	slices.SortStableFunc(set.GetRoutes(), func(a, b *rulesv1.Route) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	slices.SortStableFunc(set.GetRules(), func(a, b *rulesv1.Rule) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	slices.SortStableFunc(set.GetCandidates(), func(a, b *rulesv1.Candidate) int { return cmp.Compare(a.GetRule().GetId(), b.GetRule().GetId()) })
 }
 
 // takeChanges puts changes in force, as far as they have no faults. What they bring
@@ -63,24 +70,21 @@ func (f *Feed) takeChanges(c *rulesv1.Changes) {
 		delete(no, itemOf(change))
 	}
 	for _, fault := range faults {
-		no.add(itemOfChanges(c.GetChanges(), fault.Path), fault.String())
+		no.add(itemOfChanges(c.GetChanges(), fault.Path), textOf(fault))
 	}
-	f.take(before, next, before.rules, no, c.GetRevision())
+	f.take(next, true, no, c.GetRevision())
 }
 
-// take puts next in force, or last with what was refused of a revision if all of it
-// was. before is what is in force, nil if nothing is.
-func (f *Feed) take(before *state, next, last *ruleset.Ruleset, no refused, revision int64) {
-	tookNone := next == last
-	if tookNone {
+// take puts next in force, or leaves what is if none of a revision was taken.
+func (f *Feed) take(next *ruleset.Ruleset, taken bool, no refused, revision int64) {
+	before := f.current.Load()
+	if !taken {
+		next = before.rules
 		no.add(whole, fmt.Sprintf("nothing of revision %d is in force", revision))
 	}
 	f.tellRefused(before, no, revision)
-	if tookNone && before == nil {
-		return // as before: there are no rules
-	}
 	f.adopt(state{next, no})
-	if !tookNone {
+	if taken {
 		f.log.Info("rules in force", "revision", revision, "rules", len(next.Rules()), "refused", len(no))
 	}
 }
@@ -89,7 +93,7 @@ func (f *Feed) take(before *state, next, last *ruleset.Ruleset, no refused, revi
 func (f *Feed) tellRefused(before *state, no refused, revision int64) {
 	var anew []any
 	for item, text := range no {
-		if before == nil || before.refused[item] != text {
+		if before.refused[item] != text {
 			anew = append(anew, slog.String(item, text))
 		}
 	}
@@ -144,13 +148,27 @@ func itemOfSet(set *rulesv1.Ruleset, path string) string {
 
 // itemOfChanges names the item of changes that a path of a fault leads into.
 func itemOfChanges(changes []*rulesv1.Change, path string) string {
-	if len(changes) == 1 {
-		return itemOf(changes[0])
-	}
 	if section, i, ok := place(path); ok && section == "changes" && i < len(changes) {
 		return itemOf(changes[i])
 	}
+	if id, ok := strings.CutPrefix(path, "overrides[\""); ok { // that no longer fits its rule
+		return "override " + strings.TrimSuffix(id, "\"]")
+	}
 	return whole
+}
+
+// textOf says what is wrong with an item, in the same words whether the item came in
+// a snapshot or in a change.
+func textOf(fault ruleset.Fault) string {
+	if section, _, ok := place(fault.Path); ok {
+		_, fault.Path, _ = strings.Cut(fault.Path, "]")
+		fault.Path = strings.TrimPrefix(fault.Path, ".")
+		if section == "changes" {
+			_, fault.Path, _ = strings.Cut(fault.Path, ".")
+		}
+		fault.Path = cmp.Or(fault.Path, "it")
+	}
+	return fault.String()
 }
 
 // place reads "rules[3].burst" as rules, 3.

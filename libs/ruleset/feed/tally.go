@@ -2,7 +2,6 @@ package feed
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -45,6 +44,7 @@ type Tally struct {
 	met sync.Map // *limit.Rule of rulesets in use → *count
 
 	mu      sync.Mutex
+	inForce []*limit.Rule
 	counts  map[version]*count
 	retired []version // no longer in force, the latest last
 }
@@ -92,16 +92,17 @@ func (t *Tally) countOf(v version) *count {
 	return c
 }
 
-func versionOf(rule *limit.Rule) version {
-	id, _, _ := strings.Cut(rule.ID, "@") // "growth-global@8" is a candidate of growth-global
-	return version{id, rule.Version}
-}
+func versionOf(rule *limit.Rule) version { return version{rule.Name(), rule.Version} }
 
 // follow goes by the rules that are in force from now on, with versions that are on
 // their way. What was counted of others is told for a while.
 func (t *Tally) follow(rules []*limit.Rule) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if slices.Equal(rules, t.inForce) {
+		return // only overrides have changed
+	}
+	t.inForce = rules
 	t.met.Clear() // of rules that are no longer met; the others are found again
 	inForce := make(map[version]bool, len(rules))
 	for _, rule := range rules {

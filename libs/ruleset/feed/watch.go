@@ -107,7 +107,7 @@ func causeOf(ctx context.Context, err error) error {
 // is in force.
 func (f *Feed) ask() int64 {
 	now := f.current.Load()
-	if now == nil || len(now.refused) > 0 {
+	if now.rules == nil || len(now.refused) > 0 {
 		return 0
 	}
 	return now.rules.Revision()
@@ -166,15 +166,18 @@ func (w *watch) part(s *rulesv1.Snapshot) error {
 }
 
 func (w *watch) changes(c *rulesv1.Changes) error {
-	switch now := w.feed.current.Load(); {
+	switch now := w.feed.Current(); {
 	case w.parts != nil || c.GetRevision() <= c.GetFrom():
 		return fmt.Errorf("%w: changes from %d to %d", errBroken, c.GetFrom(), c.GetRevision())
-	case now == nil || c.GetFrom() != w.sent || c.GetFrom() != now.rules.Revision():
-		// What came before was missed, or was refused whole.
+	case now == nil || c.GetFrom() != w.sent || c.GetFrom() != now.Revision():
+		// What came before was missed, or was a snapshot that was refused whole.
 		return fmt.Errorf("%w: it sent what follows revision %d", errGap, c.GetFrom())
 	}
 	w.sent = c.GetRevision()
 	w.feed.takeChanges(c)
+	if _, blamed := w.feed.current.Load().refused[whole]; blamed {
+		return fmt.Errorf("%w: what it sent does not fit what is here", errGap)
+	}
 	return nil
 }
 

@@ -67,14 +67,13 @@ func TestWatchTakesNothingOutOfOrder(t *testing.T) {
 	}
 }
 
-// What the whole of which was refused is followed by is not applied to what is in force
+// What follows a snapshot that was refused whole is not applied to what is in force
 // instead: the pod asks for everything.
-func TestAfterAChangeThatWasRefusedWholeThePodAsksForEverything(t *testing.T) {
+func TestAfterASnapshotThatWasRefusedThePodAsksForEverything(t *testing.T) {
 	feed := open(t, (&fleet{}).config("pod-1", "one"))
 	feed.takeWhole(someRules())
 	w := &watch{feed: feed, sent: 7}
-	nameless := &rulesv1.Change{Item: &rulesv1.Change_Rule{Rule: bucket("", 30, 20)}}
-	if err := w.take(changes(7, 8, nameless)); err != nil {
+	if err := w.take(snapshot(part(8, bucket("No Name", 30, 20)), false)); err != nil {
 		t.Fatal(err)
 	}
 	if s := feed.Status(); s.Revision != 7 || len(s.Faults) == 0 {
@@ -85,6 +84,21 @@ func TestAfterAChangeThatWasRefusedWholeThePodAsksForEverything(t *testing.T) {
 	}
 	if err := w.take(changes(8, 9, &rulesv1.Change{Item: &rulesv1.Change_Rule{Rule: bucket("a", 30, 20)}})); !errors.Is(err, errGap) || feed.ask() != 0 {
 		t.Errorf("got %v, and asks from %d", err, feed.ask())
+	}
+}
+
+// A change that does not fit what the pod has, so that no item of it can be blamed, has
+// the pod ask for everything.
+func TestAfterAChangeThatDoesNotFitThePodAsksForEverything(t *testing.T) {
+	feed := open(t, (&fleet{}).config("pod-1", "one"))
+	set, plan := someRules(), "free"
+	set.Plans = []*rulesv1.Plan{{Id: plan}}
+	set.Rules[0].Plan, set.Rules[0].Scope = plan, rulesv1.Scope_SCOPE_UNSPECIFIED
+	feed.takeWhole(set)
+	w := &watch{feed: feed, sent: 7}
+	gone := &rulesv1.Change{Item: &rulesv1.Change_Deletion{Deletion: &rulesv1.Deletion{Kind: rulesv1.Kind_KIND_PLAN, Id: plan}}}
+	if err := w.take(changes(7, 8, gone)); !errors.Is(err, errGap) || feed.ask() != 0 || rate(feed, "a") != 10 {
+		t.Errorf("got %v, asks from %d, and rule a has rate %v", err, feed.ask(), rate(feed, "a"))
 	}
 }
 
