@@ -68,10 +68,21 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 	if len(r.states) >= statesMax {
 		r.forget()
 	}
+	r.room()
 	r.states = append(r.states, state{
 		tag: c.Rule.Tag, revision: c.Revision, rule: c.Rule, limit: c.Limit, cap: bucket.Full(now, c.Limit), counts: out.book.of(c.Rule),
 	})
 	return &r.states[len(r.states)-1]
+}
+
+// room makes room for one more state, and for no more: records are many, and a
+// subject's rules are few and come with its first request.
+func (r *record) room() {
+	if n := len(r.states); n == cap(r.states) {
+		grown := make([]state, n, n+1)
+		copy(grown, r.states)
+		r.states = grown
+	}
 }
 
 // again returns what state has returned for a charge at the same time, under the

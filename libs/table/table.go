@@ -26,7 +26,7 @@ type Bounds struct {
 
 // DefaultBounds hold three times the design's 40,000 accounts. A limiter over an
 // in-process store, each with these bounds and three rules a subject, takes
-// about 1,700 bytes a subject, so 670 MB if all are full.
+// about 1,600 bytes a subject, so 620 MB if all are full.
 var DefaultBounds = Bounds{IPs: 1 << 17, Users: 1 << 17, Accounts: 1 << 17}
 
 // Table maps subjects to records of type R. Safe for concurrent use through
