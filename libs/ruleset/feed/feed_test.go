@@ -134,14 +134,15 @@ func TestOutageOfTenMinutes(t *testing.T) {
 				t.Errorf("pod %d did not take the change", i)
 			}
 		}
-		// Of the bounds: the first second has the first four attempts of each pod, with
-		// means of 0.1, 0.2, 0.4 and 0.8 s; afterwards one in 2 s; whoever waits when the
-		// service is back waits at most 4 s, evenly.
+		// The first second has the first three attempts of each pod, after 0.1, 0.2 and 0.4 s
+		// on average; later each makes one in 2 s; whoever waits when the service is back
+		// waits up to 4 s, and 44 % of them less than one. The bounds are six deviations
+		// away, and what has no jitter is far beyond them.
 		tried, made := fleet.connections()
 		first := busiestSecond(tried, away, away.Add(5*time.Second))
-		later := busiestSecond(tried, away.Add(10*time.Second), away.Add(5*time.Minute))
+		later := busiestSecond(tried, away.Add(10*time.Second), away.Add(4*time.Minute))
 		again := busiestSecond(made, back, back.Add(5*time.Second))
-		if first > 5*pods || later > pods || again > pods*2/3 {
+		if first > 5*pods || later > pods || again > pods*9/10 {
 			t.Errorf("within a second there were %d attempts when the service went, %d while it was away, and %d connections when it was back", first, later, again)
 		}
 		t.Logf("within a second %d attempts when the service went, %d while it was away, and %d connections when it was back", first, later, again)
