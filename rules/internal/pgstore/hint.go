@@ -109,7 +109,7 @@ func (s *Store) hear(ctx context.Context, password func(context.Context) (string
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slack)
 		defer cancel()
-		conn.Close(ctx) //nolint:errcheck // gone in any case
+		conn.Close(ctx)
 	}()
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return false, err

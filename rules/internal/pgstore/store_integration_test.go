@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,37 +81,12 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// The store in PostgreSQL keeps the ledger's contract, with a way to listen and
-// without.
+// The store in PostgreSQL keeps the ledger's contract.
 func TestLedger(t *testing.T) {
 	d := start(t, testenv.PostgresConfig{})
-	for name, listening := range map[string]bool{"Listening": true, "Polling": false} {
-		t.Run(name, func(t *testing.T) {
-			ledgertest.Run(t, func(t *testing.T) func() ledger.Store {
-				cfg := pgstore.Config{URL: d.fresh(t)}
-				if listening {
-					cfg.ListenURL = cfg.URL
-				}
-				return func() ledger.Store { return open(t, cfg) }
-			})
-		})
-	}
-}
-
-// with returns a URL with another host and other parameters.
-func with(t *testing.T, raw, host string, query ...string) string {
-	t.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if host != "" {
-		u.Host = host
-	}
-	q := u.Query()
-	for i := 0; i < len(query); i += 2 {
-		q.Set(query[i], query[i+1])
-	}
-	u.RawQuery = q.Encode()
-	return u.String()
+	ledgertest.Run(t, func(t *testing.T) func() ledger.Store {
+		cfg := pgstore.Config{URL: d.fresh(t)}
+		cfg.ListenURL = cfg.URL
+		return func() ledger.Store { return open(t, cfg) }
+	})
 }

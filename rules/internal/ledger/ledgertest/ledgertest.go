@@ -210,9 +210,7 @@ func ofPlan(id string) func(*rulesv1.Rule) {
 	return func(r *rulesv1.Rule) { r.Plan, r.Scope = id, rulesv1.Scope_SCOPE_UNSPECIFIED }
 }
 
-func ofRoute(id string) func(*rulesv1.Rule) {
-	return func(r *rulesv1.Rule) { r.Route, r.Scope = id, rulesv1.Scope_SCOPE_UNSPECIFIED }
-}
+func ofRouteC(r *rulesv1.Rule) { r.Route, r.Scope = "c", rulesv1.Scope_SCOPE_UNSPECIFIED }
 
 func window(r *rulesv1.Rule) {
 	r.Algorithm, r.Rate, r.Burst = rulesv1.Algorithm_ALGORITHM_FIXED_WINDOW, nil, nil

@@ -151,7 +151,7 @@ func usedVersions(b *bench) {
 // entries stand.
 func references(b *bench) {
 	b.refused("a rule of an unknown plan", entry(rule("r", 1, ofPlan("p"))))
-	b.refused("a rule of an unknown route", entry(rule("r", 1, ofRoute("c"))))
+	b.refused("a rule of an unknown route", entry(rule("r", 1, ofRouteC)))
 	b.refused("a candidate of an unknown plan", entry(&rulesv1.Change{Item: &rulesv1.Change_Candidate{Candidate: &rulesv1.Candidate{
 		Rule: ruleOf("r", 1, ofPlan("p")), Stage: rulesv1.Stage_STAGE_SHADOW,
 	}}}))
@@ -159,7 +159,7 @@ func references(b *bench) {
 	b.refused("deletes what is not there", gone(kindOverride, "o", 0))
 	b.refused("deletes a plan that is not there", gone(kindPlan, "p", 0))
 	b.refused("deletes a candidate that is not there", gone(kindCandidate, "r", 1))
-	b.put(override("o", "r", "acct"), rule("r", 1, ofPlan("p"), ofRoute("c")), plan("p"), route("c", 1),
+	b.put(override("o", "r", "acct"), rule("r", 1, ofPlan("p"), ofRouteC), plan("p"), route("c", 1),
 		rule("stranger", 1, ofPlan("anonymous"), func(r *rulesv1.Rule) { r.Identity = rulesv1.Identity_IDENTITY_IP }))
 	b.refused("deletes a plan in use", gone(kindPlan, "p", 0))
 	b.refused("deletes a route in use", gone(kindRoute, "c", 2))
@@ -229,7 +229,7 @@ func full() []*ledger.Entry {
 		o.Rule, o.Deny, o.Rate, o.Burst = "r", false, new(0.1+0.2), new(int64(1_000_000_000))
 	})
 	entries := []*ledger.Entry{
-		entry(plan("p")), entry(route("c", 9007199254740993)), entry(rule("r", 9007199254740993, ofPlan("p"), ofRoute("c"))),
+		entry(plan("p")), entry(route("c", 9007199254740993)), entry(rule("r", 9007199254740993, ofPlan("p"), ofRouteC)),
 		entry(rule("r-least", 1, func(r *rulesv1.Rule) {
 			r.Rate, r.Burst, r.Mode, r.FailMode = new(1.0/86400/366), new(int64(1)), rulesv1.Mode_MODE_SHADOW, rulesv1.FailMode_FAIL_MODE_CLOSED
 		})),

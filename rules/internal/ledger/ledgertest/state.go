@@ -35,7 +35,7 @@ func lists(b *bench) {
 	shadow := func(r *rulesv1.Rule) { r.Mode = rulesv1.Mode_MODE_SHADOW }
 	byIP := func(r *rulesv1.Rule) { r.Identity = rulesv1.Identity_IDENTITY_IP }
 	b.put(plan("b"), plan("a"), route("z", 1), route("c-d", 1), route("c", 1), route("c.d", 1),
-		rule("r-1", 1, ofPlan("a"), shadow), rule("r1", 1, ofPlan("a"), ofRoute("c"), byIP), rule("r.1", 1), rule("r_1", 1, ofRoute("c")))
+		rule("r-1", 1, ofPlan("a"), shadow), rule("r1", 1, ofPlan("a"), ofRouteC, byIP), rule("r.1", 1), rule("r_1", 1, ofRouteC))
 	b.put(override("o2", "r1", "10.0.0.1"), override("o-2", "r1", "10.0.0.2"), override("o_2", "r.1", "10.0.0.1"))
 	elsewhere := entry(plan("x"))
 	elsewhere.Domain = "internal"
