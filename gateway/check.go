@@ -86,6 +86,7 @@ func (f *flags) inspect() (Config, *files, []error) {
 		f.Upstream = []string{"http://127.0.0.1"}
 	}
 	cfg, faults := f.read()
+	cfg.Rules.Once = true
 	in, more := openFiles(cfg, discard)
 	return cfg, in, append(faults, more...)
 }
@@ -94,7 +95,7 @@ func sourceOf(cfg Config) string {
 	if cfg.Demo {
 		return "the demo"
 	}
-	return cfg.Rules
+	return cfg.Rules.String()
 }
 
 // survey tells which rules each request meets: it asks the ruleset as a request

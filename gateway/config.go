@@ -23,7 +23,8 @@ type flags struct {
 
 	proxyFlags `embed:""`
 
-	Rules      string `placeholder:"FILE" help:"Rule file, followed while running. Needs --upstream."`
+	ruleFlags `embed:""`
+
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
 	RequireKey bool   `help:"Answer 401 to requests without an account: a known key, account header or token (default: they are anonymous)."`
 
@@ -61,7 +62,7 @@ type Config struct {
 	Listen, Admin string // HOST:PORT
 	Demo          bool   // no upstream, rules or keys were given
 
-	Rules      string // path
+	Rules      RulesConfig
 	Keys       string // path; "" for none
 	RequireKey bool
 
@@ -116,13 +117,14 @@ func (f *flags) read() (Config, []error) {
 		faults = append(faults, fmt.Errorf("--%s %q: %s", flag, value, problem))
 	}
 	cfg := Config{
-		Listen: f.Listen, Admin: f.Admin, Rules: f.Rules, Keys: f.Keys, RequireKey: f.RequireKey,
+		Listen: f.Listen, Admin: f.Admin, Keys: f.Keys, RequireKey: f.RequireKey,
 		Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
 		Demo: !f.upstreamGiven() && f.Rules == "" && f.Keys == "",
 	}
 	f.addresses(&cfg, fault)
 	f.files(&cfg, fault)
 	f.identityFlags.read(&cfg, fault)
+	cfg.Rules = f.ruleFlags.config(&f.storeFlags, cfg.Naming, fault)
 	f.answerFlags.read(&cfg, fault)
 	f.choices(&cfg, fault)
 	cfg.Proxy = f.proxyFlags.config(fault)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -47,7 +48,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	limits, err := limiter.New(limiter.Config{Store: counters.store, Pods: counters.pods, Unpaced: counters.local, Observer: in.meter, Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: counters.store, Pods: counters.pods, Unpaced: counters.local, Observer: in.observer(), Logger: log})
 	if err != nil {
 		return err
 	}
@@ -67,10 +68,11 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	})
 	process.Go("upstream health", func(ctx context.Context) error { upstream.Run(ctx); return nil })
 	handler := edge.New(edge.Config{
-		Rules: in.rules, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
+		Rules: in.rules, Now: in.now, Decided: in.decided(), Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
 		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
-	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: process.Ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top, limits.Stats))
+	ready := func() error { return cmp.Or(process.Ready(), in.ready(cfg.Mode)) }
+	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top, limits.Stats))
 	if err != nil {
 		return err
 	}
@@ -83,17 +85,21 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	return process.Run(ctx, func() {
-		log.Info("listening", "api", api.String(), "admin", admin.String(), "mode", string(cfg.Mode),
-			"upstream", upstreams(in.pools), "rules", len(in.rules.Current().Rules()), "keys", in.keys.Current().Len())
-		if cfg.Demo {
-			log.Warn("this is the demo: its keys are known to everybody")
-			demo.Welcome(out.Stdout, api.String(), admin.String())
-		}
-		if out.Listening != nil {
-			out.Listening(api, admin)
-		}
-	})
+	return process.Run(ctx, func() { in.announce(cfg, out, log, api, admin) })
+}
+
+// announce tells that everything is served.
+func (in *inputs) announce(cfg Config, out Output, log *slog.Logger, api, admin net.Addr) {
+	_, rules := in.figures()
+	log.Info("listening", "api", api.String(), "admin", admin.String(), "mode", string(cfg.Mode),
+		"upstream", upstreams(in.pools), "rules", rules, "keys", in.keys.Current().Len())
+	if cfg.Demo {
+		log.Warn("this is the demo: its keys are known to everybody")
+		demo.Welcome(out.Stdout, api.String(), admin.String())
+	}
+	if out.Listening != nil {
+		out.Listening(api, admin)
+	}
 }
 
 // inputs is what the gateway works from, the demo's or the operator's.
@@ -107,7 +113,7 @@ type inputs struct {
 
 func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *slog.Logger) (*inputs, error) {
 	in := &inputs{pools: cfg.Proxy.Pools}
-	revision := func() int64 { return in.rules.Current().Revision() }
+	revision := func() int64 { revision, _ := in.figures(); return revision }
 	known := func() int64 { return int64(in.keys.Current().Len()) }
 	var err error
 	if in.meter, err = meter.New(metrics.Provider(), revision, known); err != nil {
@@ -123,6 +129,9 @@ func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *s
 	}
 	if err := combine(faults); err != nil {
 		return nil, serve.Usage(err)
+	}
+	if err := watchFeed(metrics.Provider(), in.feed); err != nil {
+		return nil, err
 	}
 	if cfg.Demo {
 		address, err := process.Serve("demo upstream", "127.0.0.1:0", demo.Upstream())

@@ -7,7 +7,8 @@
 //     the upstream see: no spelling passes uncounted.
 //  2. Identity. Who sends a credential that does not hold will be refused (401) in
 //     every mode: modes are about limits, not about who may enter.
-//  3. The route class. Only where it counts by user is the body read, up to
+//  3. The route class. Without rules (a rules service that was not heard yet) nothing
+//     is known to be allowed: 503. Only where it counts by user is the body read, up to
 //     BodyMax and bodyTime, and given back; every other body streams.
 //  4. The limiter decides, before anything is sent to the upstream. Requests that
 //     will be refused by step 2 or 3 are limited too, as anonymous ones or by the
@@ -16,7 +17,7 @@
 //     carries the header fields of the decision.
 //
 // In shadow mode everything is evaluated and counted as if it were enforced, and
-// nothing is refused for a limit nor shown of one; a login whose user cannot be
+// nothing is refused for a limit, nor for want of rules, nor shown of one; a login whose user cannot be
 // told is then counted by its other identities. With the limiter off, steps 3 and
 // 4 are left out.
 package edge
@@ -67,9 +68,12 @@ type Checker interface {
 	Check(ctx context.Context, request *limit.Request, decision *limit.Decision)
 }
 
-// Config is what a Handler is made of. All fields but Legacy and Charge are required.
+// Config is what a Handler is made of. All fields but Legacy, Charge and Decided are
+// required.
 type Config struct {
-	Rules    interface{ Current() *ruleset.Ruleset }
+	Rules    interface{ Current() *ruleset.Ruleset } // nil: there are none yet
+	Now      func() time.Time                        // by which overrides start and end
+	Decided  func(*limit.Decision)                   // is told each decision, and keeps none; nil: nobody is
 	Limiter  Checker
 	Identity *identity.Identifier
 	Upstream http.Handler // proxy.New
@@ -120,6 +124,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rules := h.Rules.Current()
+	if rules == nil {
+		if h.Mode != Shadow {
+			refused = noRules() // whoever sent it: keys must not be tried without limit
+		}
+		h.pass(w, r, refused)
+		return
+	}
 	route := rules.Route(r)
 	caller, err := h.caller(rules, account, r)
 	if err == nil && refused == nil && route.UserField != "" && !h.Charge.Free(r, route) {
@@ -139,7 +150,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.limit(w, r, rules, route, &caller, refused)
 }
 
-// pass is what becomes of a request with the limiter off.
+// pass is what becomes of a request that the limiter is not asked about.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, refused *refusal) {
 	if refused != nil {
 		h.refuse(w, r, refused, nil)
@@ -154,13 +165,16 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, refused *refusal)
 // the request is refused if the limits let it pass, nil if it is not.
 func (h *Handler) limit(w http.ResponseWriter, r *http.Request, rules *ruleset.Ruleset, route *ruleset.Route, caller *ruleset.Caller, refused *refusal) {
 	c := h.checks.Get().(*check)
-	rules.Match(time.Now(), route, caller, &c.request)
+	rules.Match(h.Now(), route, caller, &c.request)
 	if refused != nil {
 		PriceRefused(route.Cost, c.request.Charges)
 	} else {
 		h.Charge.Price(r, route, c.request.Charges)
 	}
 	h.Limiter.Check(r.Context(), &c.request, &c.decision)
+	if h.Decided != nil {
+		h.Decided(&c.decision)
+	}
 	access.Decided(r.Context(), &c.decision, route, caller, h.Mode == Shadow)
 	allowed := c.decision.Verdict == limit.Allowed
 	if refused != nil && (allowed || h.Mode == Shadow) {

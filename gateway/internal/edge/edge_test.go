@@ -63,7 +63,7 @@ func newHandler(t *testing.T, mode Mode, limiter Checker, upstream http.HandlerF
 		t.Fatal(err)
 	}
 	return New(Config{
-		Rules: live, Limiter: limiter, Identity: &identity.Identifier{}, Upstream: upstream,
+		Rules: live, Now: time.Now, Limiter: limiter, Identity: &identity.Identifier{}, Upstream: upstream,
 		Answers: &respond.Writer{},
 		Meter:   m, Logger: slog.New(slog.DiscardHandler), Mode: mode, BodyMax: 1 << 10,
 	})

@@ -24,6 +24,7 @@ const (
 	CodeNoTokenKeys = "token_keys_unavailable" // 503
 	CodeMethod      = "method_not_supported"   // 405
 	CodeBusy        = "busy"                   // 503: too many bodies are being read
+	CodeNoRules     = "rules_unavailable"      // 503: none were had yet
 	CodeInternal    = "internal"               // 500
 )
 
@@ -84,6 +85,13 @@ func unreadable(err error) *refusal {
 // busy refuses a request whose body there is no memory for.
 func busy() *refusal {
 	p := httplimit.NewProblem(http.StatusServiceUnavailable, CodeBusy, "Too many logins are being read at once.")
+	p.RetryAfter = 1
+	return &refusal{meter.VerdictError, meter.ByRequest, p}
+}
+
+// noRules refuses a request while there are no rules to decide it by.
+func noRules() *refusal {
+	p := httplimit.NewProblem(http.StatusServiceUnavailable, CodeNoRules, "The rules that requests are decided by cannot be had at the moment.")
 	p.RetryAfter = 1
 	return &refusal{meter.VerdictError, meter.ByRequest, p}
 }

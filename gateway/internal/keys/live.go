@@ -17,7 +17,7 @@ import (
 type Live struct {
 	current atomic.Pointer[Set]
 	path    string          // "" if they come from no file
-	plans   func() []string // the plans that the rules know now
+	plans   func() []string // the plans that the rules know now; nil: not checked
 	log     *slog.Logger
 
 	mu      sync.Mutex // held while a file is looked at
@@ -38,7 +38,8 @@ func Empty() *Live {
 }
 
 // Open loads the key file at path. Every key's plan must be one of plans(); nil
-// plans are not known, and so not checked, of keys that are not to be used. An error names the path and every fault. log is told of reloads.
+// plans are not checked. An error names the path and every fault. log is told of
+// reloads.
 func Open(path string, plans func() []string, log *slog.Logger) (*Live, error) {
 	text, err := filewatch.Read(path, FileMax)
 	if err != nil {
@@ -109,16 +110,26 @@ func (l *Live) reload(text []byte, err error) {
 	l.text, l.waiting = text, nil
 	set, err := Parse(text)
 	if err == nil {
-		known := l.plans()
-		if err = set.CheckPlans(known); err != nil {
-			l.waiting, l.lacking = set, known
-		}
+		err = l.checkPlans(set)
 	}
 	if err != nil {
 		l.log.Error("key file has faults: the keys in force stay", "path", l.path, "error", err)
 		return
 	}
 	l.adopt(set)
+}
+
+// checkPlans returns the faults of a set's plans; a set with some waits for the rules.
+func (l *Live) checkPlans(set *Set) error {
+	if l.plans == nil {
+		return nil
+	}
+	known := l.plans()
+	err := set.CheckPlans(known)
+	if err != nil {
+		l.waiting, l.lacking = set, known
+	}
+	return err
 }
 
 // retry looks at waiting keys again, if the plans are not those of the last time.
