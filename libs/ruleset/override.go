@@ -59,7 +59,7 @@ func (b *builder) addOverrides() {
 		}
 		one.order = i
 		made.put(key, one)
-		effects.put(one.subject, append(effects.get(one.subject), one.does...))
+		effects.put(one.subject, one.beside(effects.get(one.subject)))
 		at := target{one.counted.rule, one.subject}
 		if claims[at] == nil {
 			order = append(order, at)
