@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,6 +301,29 @@ func TestFaultInTheStore(t *testing.T) {
 	})
 }
 
+// Domains are bounded, since each costs every instance an index; those that are
+// there can be written to at the bound.
+func TestDomainsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := seeded(t)
+		defer run(t, b)()
+		create := func(i int, plan string) error {
+			synctest.Wait()
+			_, err := b.CreatePlan(t.Context(), "ann", &rulesv1.CreatePlanRequest{Domain: fmt.Sprintf("d%d", i), Plan: &rulesv1.Plan{Id: plan}})
+			return err
+		}
+		for i := range domainsMax - 1 {
+			if err := create(i, "free"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refusedWith(t, create(domainsMax, "free"), CodeBadRequest)
+		if err := create(0, "growth"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An idle book asks the store about once a second, and hints for nothing cause no
 // busy loop.
 func TestIdleBookIsQuiet(t *testing.T) {
@@ -335,91 +357,4 @@ func TestWriteCatchesUp(t *testing.T) {
 	}
 	_, err := ahead.PutRule(t.Context(), "ann", &rulesv1.PutRuleRequest{Rule: bucket("gold-global", "gold", 1, 20), Write: at(0)})
 	mustSay(t, refusedWith(t, err, CodeInvalidRule), "rule.plan", `"gold"`, "want the id of one of the plans")
-}
-
-// Pages hold everything once, in order, whatever their size; a token is good for
-// its own list only.
-func TestPages(t *testing.T) {
-	b, _ := seeded(t)
-	edit(t, b, 1, 9)
-	for _, size := range []int32{1, 3, 10, 1000} {
-		var ids, versions []string
-		rules := &rulesv1.ListRulesRequest{PageSize: size}
-		for {
-			page, err := b.ListRules(t.Context(), rules)
-			if err != nil || len(page.GetRules()) > int(size) {
-				t.Fatalf("%v, %v", page, err)
-			}
-			for _, r := range page.GetRules() {
-				ids = append(ids, r.GetId())
-			}
-			if rules.PageToken = page.GetNextPageToken(); rules.PageToken == "" {
-				break
-			}
-		}
-		if want := []string{"free-global", "growth-global"}; !slices.Equal(ids, want) {
-			t.Errorf("pages of %d hold %q, want %q", size, ids, want)
-		}
-		past := &rulesv1.ListRuleHistoryRequest{Id: "free-global", PageSize: size}
-		for {
-			page, err := b.ListRuleHistory(t.Context(), past)
-			if err != nil || len(page.GetEntries()) > int(size) {
-				t.Fatalf("%v, %v", page, err)
-			}
-			for _, e := range page.GetEntries() {
-				versions = append(versions, fmt.Sprint(e.GetVersion()))
-			}
-			if past.PageToken = page.GetNextPageToken(); past.PageToken == "" {
-				break
-			}
-		}
-		if got := strings.Join(versions, " "); got != "10 9 8 7 6 5 4 3 2 1" {
-			t.Errorf("pages of %d hold versions %s", size, got)
-		}
-	}
-	for _, text := range []string{"x", "!", token(tokenByID, "free-global"), token(tokenByPosition, "1"), token(tokenByPosition, "-1.0")} {
-		_, err := b.ListAudit(t.Context(), &rulesv1.ListAuditRequest{PageToken: text})
-		refusedWith(t, err, CodeBadRequest)
-	}
-	for _, size := range []int32{-1, 1001} {
-		_, err := b.ListOverrides(t.Context(), &rulesv1.ListOverridesRequest{PageSize: size})
-		refusedWith(t, err, CodeBadRequest)
-	}
-	_, err := b.ListRules(t.Context(), &rulesv1.ListRulesRequest{Domain: "No Domain"})
-	refusedWith(t, err, CodeBadRequest)
-}
-
-// Filters choose what they say.
-func TestFilters(t *testing.T) {
-	b, _ := seeded(t)
-	if _, err := b.ShadowRule(t.Context(), "ann", &rulesv1.ShadowRuleRequest{Id: "free-global", Write: at(1)}); err != nil {
-		t.Fatal(err)
-	}
-	for want, q := range map[string]*rulesv1.ListRulesRequest{
-		"free-global":               {Mode: rulesv1.Mode_MODE_SHADOW},
-		"growth-global":             {Mode: rulesv1.Mode_MODE_ENFORCE},
-		"free-global growth-global": {Identity: rulesv1.Identity_IDENTITY_API_KEY},
-		"":                          {Identity: rulesv1.Identity_IDENTITY_IP},
-		"free-global ":              {Plan: "free"},
-	} {
-		page, err := b.ListRules(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ids []string
-		for _, r := range page.GetRules() {
-			ids = append(ids, r.GetId())
-		}
-		if got := strings.Join(ids, " "); got != strings.TrimSpace(want) {
-			t.Errorf("%v: %q, want %q", q, got, want)
-		}
-	}
-	audit, err := b.ListAudit(t.Context(), &rulesv1.ListAuditRequest{Author: "ann"})
-	if err != nil || len(audit.GetEntries()) != 1 || audit.GetEntries()[0].GetBefore().GetRule().GetVersion() != 1 {
-		t.Errorf("what ann did: %v, %v", audit, err)
-	}
-	routes, err := b.ListAudit(t.Context(), &rulesv1.ListAuditRequest{Kind: rulesv1.Kind_KIND_ROUTE})
-	if err != nil || len(routes.GetEntries()) != 2 {
-		t.Errorf("what became of routes: %v, %v", routes, err)
-	}
 }

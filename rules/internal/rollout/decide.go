@@ -106,7 +106,7 @@ func (p Policy) Decide(o Observed) Verdict {
 	if len(o.Refusals) > 0 {
 		return Verdict{Do: RollBack, Why: "could not be taken by " + strings.Join(o.Refusals, "; ") + ": rolled back"}
 	}
-	enough := o.Counts.Candidate.Evaluated >= p.Evidence
+	enough := p.enough(o)
 	if enough && p.refusesMore(o) {
 		return Verdict{Do: RollBack, Why: figures(o) + ": rolled back"}
 	}
@@ -130,6 +130,12 @@ func (p Policy) Decide(o Observed) Verdict {
 		return Verdict{RollBack, fmt.Sprintf("after %v of little traffic: %s: rolled back", bake, figures(o)), bake}
 	}
 	return onward(o, bake)
+}
+
+// enough reports whether there is evidence enough: of the candidate, and of a base
+// that it is compared with, which pods count on the same requests.
+func (p Policy) enough(o Observed) bool {
+	return o.Counts.Candidate.Evaluated >= p.Evidence && (o.Base != BaseEnforced || o.Counts.Base.Evaluated >= p.Evidence)
 }
 
 // onward is the step to the next stage of a rollout that nothing speaks against.

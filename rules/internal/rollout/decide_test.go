@@ -32,6 +32,7 @@ func TestDecide(t *testing.T) {
 		{"young, denies everything, on too little evidence", Observed{Stage: shadow, Canaries: 1, Counts: counts(99, 99, 0, 99)}, Wait, ""},
 		{"young, on canary pods, denies everything", Observed{Stage: canary, Canaries: 1, Counts: counts(100, 100, 0, 100)}, RollBack,
 			"refused 100 of 100 requests, the version in force 0 of 100: rolled back"},
+		{"nothing of the version in force to compare with", Observed{Stage: shadow, For: time.Minute, Canaries: 1, Counts: counts(500, 1000, 50, 99)}, Wait, ""},
 		{"at the margin", Observed{Stage: shadow, For: time.Minute, Canaries: 1, Counts: counts(15, 100, 10, 100)}, Canary,
 			"after 1m0s of shadow: refused 15 of 100 requests, the version in force 10 of 100: on to canary pods"},
 		{"over the margin", Observed{Stage: shadow, For: time.Minute, Canaries: 1, Counts: counts(16, 100, 10, 100)}, RollBack,

@@ -234,6 +234,38 @@ func TestDenyAllForcedThroughShadowIsStoppedInCanary(t *testing.T) {
 	})
 }
 
+// A rule that in shadow would refuse everything is not enforced, though its
+// candidate refuses no more than it does; nor is a new rule that does.
+func TestWhatNobodyFelt(t *testing.T) {
+	for name, why := range map[string]string{
+		"free-global": "the version in force none, being in shadow mode",
+		"new":         "where no rule is in force",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				p, version := w.pod("p1", true), int64(0)
+				if name == "free-global" {
+					answer, err := w.books[0].ShadowRule(w.t.Context(), "ann", &rulesv1.ShadowRuleRequest{Id: name, Write: &rulesv1.Write{ExpectedVersion: proto.Int64(1)}})
+					if err != nil {
+						w.t.Fatal(err)
+					}
+					version = answer.GetRule().GetVersion()
+				}
+				candidate := rule(20)
+				candidate.Id = name
+				if _, err := w.books[0].PutRule(w.t.Context(), "ann", &rulesv1.PutRuleRequest{Rule: candidate, Write: &rulesv1.Write{ExpectedVersion: &version}}); err != nil {
+					w.t.Fatal(err)
+				}
+				p.counts[0], p.counts[1] = &rulesv1.RuleCounts{Rule: name, Version: version}, &rulesv1.RuleCounts{Rule: name, Version: version + 1}
+				w.pass(12*time.Second, func() { p.decide(0, 50, 50); p.decide(1, 50, 50) })
+				if got := w.audit(); !strings.Contains(got[len(got)-1], "rollback by rollout guard: refused ") || !strings.HasSuffix(got[len(got)-1], why+": rolled back") {
+					w.t.Errorf("the audit log says %q", got)
+				}
+			})
+		})
+	}
+}
+
 // Without traffic a rollout goes on after three bakes of each stage, and says so;
 // without canary pods it goes from shadow to everywhere, and says so.
 func TestNoTraffic(t *testing.T) {
