@@ -1,4 +1,4 @@
-// Package pgstore keeps the rules in PostgreSQL, 14 or later, for any number of
+// Package pgstore keeps the rules in PostgreSQL (tested with 15) for any number of
 // instances of the rules service.
 //
 // # The order of writes

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/shiplane/limits/rules/internal/ledger"
 )
@@ -42,12 +43,20 @@ func (h *hints) saw(revision int64) {
 	}
 }
 
-// come notes that hints come from now on, or that they no longer do. Either wakes
-// everybody: a hint can have been missed before.
-func (h *hints) come(coming bool) {
+// come notes that hints come from now on, after a revision that may be an earlier one
+// than was known, if the database was restored. Everybody looks anew.
+func (h *hints) come(last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.coming = coming
+	h.last, h.coming = last, true
+	h.wake()
+}
+
+// stop notes that hints come no longer, and tells it those who wait for one.
+func (h *hints) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.coming = false
 	h.wake()
 }
 
@@ -111,17 +120,34 @@ func (s *Store) hear(ctx context.Context, password func(context.Context) (string
 		defer cancel()
 		conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+	last, err := subscribe(ctx, conn)
+	if err != nil {
 		return false, err
 	}
-	s.hints.come(true)
-	defer s.hints.come(false)
+	s.hints.come(last)
+	defer s.hints.stop()
 	s.log.Info("hints of new revisions come")
 	for {
 		if err := s.hearOne(ctx, conn); err != nil {
 			return true, err
 		}
 	}
+}
+
+// subscribe makes notifications come and then looks at the last revision: what is
+// committed later is notified.
+func subscribe(ctx context.Context, conn *pgx.Conn) (last int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+		return 0, err
+	}
+	var told *pgconn.PgError
+	err = conn.QueryRow(ctx, headQuery).Scan(&last)
+	if errors.As(err, &told) && told.Code == noSuchTable { // nor a revision then
+		return 0, nil
+	}
+	return last, err
 }
 
 // hearOne waits for a notification, and asks now and then whether the connection lives.

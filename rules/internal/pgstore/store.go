@@ -36,7 +36,7 @@ type Config struct {
 	// MaxConns bounds the connections of the pool; 0 for connsDefault. The listener
 	// has one beside.
 	MaxConns int32
-	// Logger is told when hints stop and come again, and of migrations.
+	// Logger is told when hints stop and come again, and of migrations; nil: nobody is.
 	Logger *slog.Logger
 }
 
@@ -64,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	pooled.MaxConns = cmp.Or(cfg.MaxConns, connsDefault)
 	prepare(pooled.ConnConfig)
-	s := &Store{log: cfg.Logger, writing: make(chan struct{}, 1)}
+	s := &Store{log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), writing: make(chan struct{}, 1)}
 	s.hints.changed = make(chan struct{})
 	if cfg.ListenURL != "" {
 		if s.direct, err = pgx.ParseConfig(cfg.ListenURL); err != nil {

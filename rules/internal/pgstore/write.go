@@ -34,7 +34,7 @@ func (s *Store) Write(ctx context.Context, f func(context.Context, ledger.Tx) er
 // was written, if there was one.
 func (s *Store) writeOnce(ctx context.Context, f func(context.Context, ledger.Tx) error) (revision int64, broken, err error) {
 	t := &tx{written: map[place]bool{}}
-	if t.pg, err = s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin("ISOLATION LEVEL READ COMMITTED", writeStatement)}); err != nil {
+	if t.pg, err = s.beginWrite(ctx); err != nil {
 		return 0, err, failure(ctx, err)
 	}
 	defer func() { // after a commit it does nothing
@@ -59,6 +59,12 @@ func (s *Store) writeOnce(ctx context.Context, f func(context.Context, ledger.Tx
 	}
 	s.hints.saw(t.head + 1)
 	return t.head + 1, nil, nil
+}
+
+func (s *Store) beginWrite(ctx context.Context) (pgx.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin("ISOLATION LEVEL READ COMMITTED", writeStatement)})
 }
 
 // tx implements ledger.Tx.
