@@ -84,7 +84,8 @@ func (cmd *soakCommand) outage(ctx context.Context, stdout io.Writer, c *testenv
 	s := fleet.Timeline.Between(begin, fleet.Timeline.Now(), Every)
 	fmt.Fprintf(stdout, "outage of %v: p99 %v, longest %v, own stall %v; %s\n", cmd.Outage, short(p99), short(longest),
 		short(fleet.Timeline.Stall(begin, fleet.Timeline.Now())), by(&s))
-	return bounded("outage", before, samples, int64(connectionsPer*cmd.Outage.Seconds()*float64(cmd.Pods)))
+	connections := int64(connectionsPer * cmd.Outage.Seconds() * float64(cmd.Pods))
+	return bounded("outage", before, samples, usage{goroutines: goroutinesMore, heap: heapMore, accepted: connections})
 }
 
 // edits changes what the rules say, at random and for as long as was asked.
@@ -110,7 +111,7 @@ func (cmd *soakCommand) edits(ctx context.Context, stdout io.Writer, c *testenv.
 	fmt.Fprintf(stdout, "%d edits in %v: %v; %s; breakers changed %d times, and are not closed: %s\n", e.version-1, cmd.Duration, e.by, by(&s),
 		len(fleet.Timeline.Changes())-changes, fleet.notClosed())
 	connections := int64(connectionsCalm * cmd.Duration.Seconds() * float64(cmd.Pods))
-	return errors.Join(bounded("edits", before, samples, connections), flat(samples))
+	return errors.Join(bounded("edits", before, samples, usage{goroutines: stallMost, heap: heapMore, accepted: connections}), flat(samples))
 }
 
 // manyAtOnce runs so many goroutines at once. The runtime keeps their descriptors,
@@ -156,22 +157,21 @@ func sample(ctx context.Context, stdout io.Writer, name string, c *testenv.Redis
 	}
 }
 
-// bounded reports what of the samples was beyond its bound; connections is how
-// many may be begun.
-func bounded(name string, before usage, samples []usage, connections int64) error {
+// bounded reports what of the samples was more than before by more than it may be.
+func bounded(name string, before usage, samples []usage, may usage) error {
 	var most usage
 	for _, u := range samples {
 		most.goroutines, most.heap, most.accepted = max(most.goroutines, u.goroutines), max(most.heap, u.heap), max(most.accepted, u.accepted)
 	}
 	var faults []error
-	if n := most.goroutines - before.goroutines; n > goroutinesMore {
-		faults = append(faults, fmt.Errorf("%s: %d goroutines more than before, want %d at most", name, n, goroutinesMore))
+	if n := most.goroutines - before.goroutines; n > may.goroutines {
+		faults = append(faults, fmt.Errorf("%s: %d goroutines more than before, want %d at most", name, n, may.goroutines))
 	}
-	if n := most.heap - before.heap; n > heapMore {
-		faults = append(faults, fmt.Errorf("%s: %d bytes of heap more than before, want %d at most", name, n, heapMore))
+	if n := most.heap - before.heap; n > may.heap {
+		faults = append(faults, fmt.Errorf("%s: %d bytes of heap more than before, want %d at most", name, n, may.heap))
 	}
-	if n := most.accepted - before.accepted; n > connections {
-		faults = append(faults, fmt.Errorf("%s: %d connections were begun, want %d at most", name, n, connections))
+	if n := most.accepted - before.accepted; n > may.accepted {
+		faults = append(faults, fmt.Errorf("%s: %d connections were begun, want %d at most", name, n, may.accepted))
 	}
 	return errors.Join(faults...)
 }

@@ -43,7 +43,7 @@ func TestExcessIsFound(t *testing.T) {
 		"heap":        {heap: 114<<20 + 1},
 		"connections": {accepted: 71},
 	} {
-		if err := bounded("outage", before, []usage{before, u, before}, 10); (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
+		if err := bounded("outage", before, []usage{before, u, before}, usage{goroutines: 2000, heap: 64 << 20, accepted: 10}); (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)
 		}
 	}
