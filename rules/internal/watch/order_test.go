@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/shiplane/limits/libs/ruleset"
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 	"github.com/shiplane/limits/rules/internal/watch"
 )
@@ -135,6 +136,25 @@ func TestResetIsSentToAll(t *testing.T) {
 	p.check(t, s)
 	if p.wholes != 2 {
 		t.Errorf("the whole was sent %d times, want 2", p.wholes)
+	}
+}
+
+// A domain that has lost all its rules is no rules to send: pods keep those that
+// they have.
+func TestDomainWithoutRulesIsNotSent(t *testing.T) {
+	s := newStage(t, watch.Config{})
+	p := newPod(t, s, 2)
+	stream := p.mustWatch(t)
+	p.follow(t, stream, 1)
+	s.Reset(domain, ruleset.Empty(domain))
+	for stream.Receive() {
+		p.take(t, stream.Msg())
+	}
+	if connect.CodeOf(stream.Err()) != connect.CodeNotFound || p.revision != 1 {
+		t.Errorf("the watch ended at revision %d with %v", p.revision, stream.Err())
+	}
+	if again := p.mustWatch(t); again.Receive() || connect.CodeOf(again.Err()) != connect.CodeNotFound {
+		t.Errorf("another watch ended with %v", again.Err())
 	}
 }
 

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -152,6 +153,9 @@ func (w *watcher) sendWhole(ctx context.Context) error {
 	all, made, err := w.domain.snapshot()
 	if err != nil {
 		return w.fault(err)
+	}
+	if all.revision == 0 { // a database was put back to before the domain's first rule
+		return fmt.Errorf("%w: %s", errNoDomain, w.domain.name)
 	}
 	for _, part := range all.parts {
 		if ctx.Err() != nil {
