@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -268,6 +267,10 @@ func TestFaultyChangeIsLeftOut(t *testing.T) {
 			[]*rulesv1.Change{putOf(&rulesv1.Plan{Id: "gold"}), putOf(planned)}, "",
 			[]string{"a 1/s burst 10", "a for acct 1/s burst 50", "b 1/s burst 10", "c 1/s burst 10"},
 		},
+		"text that no file can hold": {
+			[]*rulesv1.Change{putOf(&rulesv1.Override{Id: "o-2", Rule: "b", Key: "acct", Deny: true, Reason: "a\x00b"}), putOf(&rulesv1.Route{Id: "c", Match: []string{"/c"}, UserField: "\x7f"})},
+			`changes[0].override.reason is "a\x00b": has a control character`, []string{"a 1/s burst 10", "a for acct 1/s burst 50", "b 1/s burst 10"},
+		},
 		"an override without an id": {
 			[]*rulesv1.Change{putOf(&rulesv1.Override{Rule: "b", Key: "acct", Deny: true})}, "changes[0].override.id: is missing",
 			[]string{"a 1/s burst 10", "a for acct 1/s burst 50", "b 1/s burst 10"},
@@ -363,58 +366,5 @@ func TestSourceIsWhatWasApplied(t *testing.T) {
 	source.Rules[0].Burst = proto.Int64(99)
 	if set.Source().GetRules()[0].GetBurst() != 10 {
 		t.Error("a caller has changed the ruleset through its source")
-	}
-}
-
-// overridden is a ruleset with n overrides.
-func overridden(t testing.TB, n int) *Ruleset {
-	t.Helper()
-	set := &rulesv1.Ruleset{Domain: "public-api", Revision: 1, Rules: []*rulesv1.Rule{bucketRule("a", 10, 20)}}
-	for i := range n {
-		set.Overrides = append(set.Overrides, &rulesv1.Override{Id: fmt.Sprintf("o-%06d", i), Rule: "a", Key: fmt.Sprintf("acct_%d", i), Burst: proto.Int64(30)})
-	}
-	made, faults := Compile(set, nil)
-	if len(faults) > 0 {
-		t.Fatal(faults)
-	}
-	return made
-}
-
-// A change of one override allocates about as many bytes among 100,000 as among 10:
-// what it copies does not grow with their number.
-func TestChangeCostsWhatItChanges(t *testing.T) {
-	cost := func(n int) uint64 {
-		set := overridden(t, n)
-		change := []*rulesv1.Change{putOf(&rulesv1.Override{Id: "o-000003", Rule: "a", Key: "acct_3", Burst: proto.Int64(40)})}
-		const times = 50
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range times {
-			if _, faults := set.Apply(change, 2); len(faults) > 0 {
-				t.Fatal(faults)
-			}
-		}
-		runtime.ReadMemStats(&after)
-		return (after.TotalAlloc - before.TotalAlloc) / times
-	}
-	few, many := cost(10), cost(overridesMax)
-	t.Logf("%d bytes among 10 overrides, %d among %d", few, many, overridesMax)
-	// A part of each map, of some 100 entries: 20 and 7 KiB. A copy of one list of them
-	// all would be 800 KiB.
-	if many > few+100<<10 {
-		t.Errorf("%d bytes among 10 overrides, %d among %d", few, many, overridesMax)
-	}
-}
-
-func BenchmarkApply(b *testing.B) {
-	for _, n := range []int{10, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			set := overridden(b, n)
-			change := []*rulesv1.Change{putOf(&rulesv1.Override{Id: "o-000003", Rule: "a", Key: "acct_3", Burst: proto.Int64(40)})}
-			b.ReportAllocs()
-			for b.Loop() {
-				set.Apply(change, 2)
-			}
-		})
 	}
 }

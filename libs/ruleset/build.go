@@ -164,6 +164,7 @@ func (b *builder) routes() {
 		if r.Cost != nil && b.within(path+".cost", r.GetCost(), 0, limit.CostMax) {
 			route.Cost = r.GetCost()
 		}
+		b.text(path+".user_field", route.UserField)
 		switch n := len(route.Match); {
 		case n == 0:
 			b.fault(path+".match", nil, "is missing: want at least one pattern, as in \"GET /v1/labels\"")
@@ -172,6 +173,7 @@ func (b *builder) routes() {
 			continue
 		}
 		for j, pattern := range route.Match {
+			b.text(fmt.Sprintf("%s.match[%d]", path, j), pattern)
 			if err := register(b.next.mux, pattern); err != nil {
 				b.fault(fmt.Sprintf("%s.match[%d]", path, j), pattern, "%v", err)
 				continue

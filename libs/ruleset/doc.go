@@ -28,11 +28,17 @@
 // The rules service sends changes, and Apply makes them one revision after
 // another. 2026-12-02: an edit of one of 100,000 overrides must not copy them all,
 // at every pod, within the second in which it is to be in force. Overrides are in
-// maps of 1,024 parts, of which an edit copies the one that it touches: 26
-// allocations among 100,000 overrides, 22 among 10. Weighed and left: a tree that
-// shares its nodes, which costs each request a walk; one big map under a lock,
-// which takes the snapshots away from requests that hold them. Rules, routes and
-// plans are at most some thousands and are compiled anew as a whole.
+// maps of 1,024 parts, of which an edit copies the one that it touches: 35 KB among
+// 100,000 overrides, 23 KB among 10. A ruleset of 40,000 overrides and 1,000 rules
+// takes 24 MB. Weighed and left: a tree that shares its nodes, which costs each
+// request a walk; one big map under a lock, which takes the snapshots away from
+// requests that hold them. Rules, routes and plans are at most some thousands and are
+// compiled anew as a whole; overrides of rules that come out as they were stay.
+//
+// Nothing is lost that no change is about, whatever is wrong with a change: what
+// has something against an edit that is not its own holds that edit up. To drop an
+// override that no longer fits its rule was tried first: a pod that does so has
+// lifted a ban, and goes on without it when the rule has been mended.
 //
 // An edit that is being rolled out is a candidate: it counts beside its rule, as
 // "<rule>@<version>", and one of the two is in shadow. See addCandidates.

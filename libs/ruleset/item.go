@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -41,6 +42,9 @@ func ReadItem(text []byte, m proto.Message) Faults {
 	}
 	var whole json.RawMessage // a Decoder of tokens takes more than JSON
 	err := json.Unmarshal(text, &whole)
+	if err == nil && loneSurrogate(text) {
+		err = errors.New("half of a surrogate pair is no character")
+	}
 	r := itemReader{tokens: json.NewDecoder(bytes.NewReader(text))}
 	r.tokens.UseNumber()
 	var root any
@@ -116,7 +120,11 @@ func (r *itemReader) list(depth int) (any, error) {
 	return list, err
 }
 
+// fault notes what is wrong, as often as anybody reads it.
 func (r *itemReader) fault(path string, value any, problem string, args ...any) {
+	if len(r.faults) == faultsShown {
+		return
+	}
 	f := Fault{Path: path, Problem: fmt.Sprintf(problem, args...)}
 	switch v := value.(type) {
 	case string:
@@ -170,10 +178,11 @@ func (r *itemReader) field(path string, value any, m protoreflect.Message, field
 			r.fault(path, value, "want a list")
 			return
 		}
-		list := m.Mutable(field).List()
+		list := m.NewField(field)
 		for i, entry := range entries {
-			list.Append(r.single(fmt.Sprintf("%s[%d]", path, i), entry, field, list.NewElement()))
+			list.List().Append(r.single(fmt.Sprintf("%s[%d]", path, i), entry, field, list.List().NewElement()))
 		}
+		m.Set(field, list)
 	default:
 		before := len(r.faults)
 		if v := r.single(path, value, field, m.NewField(field)); len(r.faults) == before {
@@ -226,6 +235,9 @@ func jsonScalar(value any, field protoreflect.FieldDescriptor) (v protoreflect.V
 	if !ok {
 		return v, errors.New("want a text, " + formOf(field))
 	}
+	if odd := notText([]byte(text)); odd != nil {
+		return v, fmt.Errorf("has a %s: want text", odd.Value)
+	}
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(text), nil
@@ -238,6 +250,37 @@ func jsonScalar(value any, field protoreflect.FieldDescriptor) (v protoreflect.V
 		return messageValue(text, field.Message())
 	}
 	return v, fmt.Errorf("no %v can be written here", field.Kind())
+}
+
+// loneSurrogate reports an escape in JSON that stands for half a character: it would
+// be read as U+FFFD, like any other half.
+func loneSurrogate(text []byte) bool {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if first := escaped(text[i:]); !utf16.IsSurrogate(first) {
+			i++ // what is escaped
+		} else if second := escaped(text[i+len(`\ud800`):]); utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		} else {
+			i += len(`\ud800\udc00`) - 1
+		}
+	}
+	return false
+}
+
+// escaped returns what a text that begins with \u and four digits stands for, and 0
+// for another one.
+func escaped(text []byte) rune {
+	if len(text) < len(`\u0000`) || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // formOf shows how a field's text looks.
@@ -305,7 +348,7 @@ func writeValue(b *bytes.Buffer, field protoreflect.FieldDescriptor, v protorefl
 	case protoreflect.MessageKind:
 		switch one := v.Message().Interface().(type) {
 		case *durationpb.Duration:
-			writeText(b, one.AsDuration().String())
+			writeText(b, shortest(one.AsDuration()))
 		case *timestamppb.Timestamp:
 			writeText(b, one.AsTime().Format(time.RFC3339Nano))
 		default:
@@ -314,6 +357,17 @@ func writeValue(b *bytes.Buffer, field protoreflect.FieldDescriptor, v protorefl
 	default:
 		writeText(b, v.String())
 	}
+}
+
+// shortest writes a duration as "24h", where Go has "24h0m0s".
+func shortest(length time.Duration) string {
+	text := length.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-len("0s")]
+		}
+	}
+	return text
 }
 
 // writeText writes a text, with < and > as they are.

@@ -117,7 +117,17 @@ func (b *builder) misread(path string, fields ...string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool { return b.faulted[path+"."+field] })
 }
 
+// text faults what a file cannot hold, nor a database: control characters.
+func (b *builder) text(path, text string) {
+	if odd := notText([]byte(text)); odd != nil {
+		b.fault(path, text, "has a %s: want text", odd.Value)
+	}
+}
+
 func (b *builder) texts(path string, o *rulesv1.Override) {
+	b.text(path+".key", o.GetKey())
+	b.text(path+".author", o.GetAuthor())
+	b.text(path+".reason", o.GetReason())
 	if n := len(o.GetAuthor()); n > authorMax {
 		b.fault(path+".author", o.GetAuthor(), "has %d bytes: at most %d are allowed", n, authorMax)
 	}

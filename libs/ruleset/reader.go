@@ -187,7 +187,11 @@ func messageValue(text string, d protoreflect.MessageDescriptor) (v protoreflect
 		if err != nil {
 			return v, errors.New("want a time as in 2026-11-27T00:00:00Z")
 		}
-		return protoreflect.ValueOfMessage(timestamppb.New(at).ProtoReflect()), nil
+		stamp := timestamppb.New(at)
+		if !stamp.IsValid() {
+			return v, errors.New("want a time of the years 1 to 9999, in UTC")
+		}
+		return protoreflect.ValueOfMessage(stamp.ProtoReflect()), nil
 	}
 	return v, fmt.Errorf("want no %s in a file", d.Name())
 }
