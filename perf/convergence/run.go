@@ -27,11 +27,15 @@ type Scenario struct {
 	mend  func(ctx context.Context, f *Fleet) error
 }
 
+// Fails reports whether something fails meanwhile.
+func (s *Scenario) Fails() bool { return s.fault != nil }
+
 // Scenarios returns all: edits is how many come in a row where nothing fails.
 func Scenarios(edits int) []Scenario {
 	const pace = 10 * time.Millisecond // so that an outage lasts for many edits
 	return []Scenario{
 		{Name: "all is well", Edits: edits},
+		{Name: "all is well, 10 edits/s", Edits: max(edits/5, 1), Every: 100 * time.Millisecond}, // no edit waits for the one before
 		{
 			Name: "an instance is killed", Edits: edits, Every: pace,
 			fault: func(_ context.Context, f *Fleet) error { f.instances[0].kill(); return nil },

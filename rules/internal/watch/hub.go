@@ -50,7 +50,7 @@ type Config struct {
 	Heartbeat time.Duration // how often a watcher hears something at least; 0: 5 s
 	Stall     time.Duration // how long it may take nothing of a message; 0: 10 s
 	Ahead     time.Duration // how long a revision that is ahead of this instance is waited for; 0: 5 s
-	Watchers  int           // at once; 0: 10,000
+	Watchers  int           // at once; 0: 5,000
 	Changes   int           // kept of a domain; 0: 4,096
 }
 
