@@ -27,8 +27,22 @@ const (
 	KeyMax     = 4096 // bytes of a key
 )
 
-// ErrNotFound is wrapped by the error about a domain or rule that there is none of.
-var ErrNotFound = errors.New("not found")
+var (
+	// ErrNotFound is wrapped by the error about a domain or rule that there is none of.
+	ErrNotFound = errors.New("not found")
+	// ErrNoRules is wrapped by the error about a domain whose rules were not had yet.
+	ErrNoRules = errors.New("the rules were not had yet")
+)
+
+// Mode is what becomes of refusals.
+type Mode string
+
+// The modes.
+const (
+	Enforce Mode = "enforce"
+	Shadow  Mode = "shadow" // requests are evaluated and counted, and all admitted
+	Off     Mode = "off"    // the limiter is not asked
+)
 
 // A FieldError is about a value of a request that is out of bounds.
 type FieldError struct{ Field, Value, Want string }
@@ -50,25 +64,43 @@ type Entry struct {
 
 // Source is the rules of a domain.
 type Source interface {
-	Current() *ruleset.Ruleset // never nil
+	Current() *ruleset.Ruleset // nil while there are none
 	Now() time.Time            // by which overrides begin and end
+}
+
+// An Observer is told what became of requests, on their path. Safe for concurrent
+// use.
+type Observer interface {
+	// Decided tells a decision; if it is shadowed its refusal refuses nothing.
+	Decided(ctx context.Context, d *limit.Decision, shadowed bool)
+	// Failed tells why a request could not be decided, as Check's error does.
+	Failed(ctx context.Context, err error)
+}
+
+// Config is what an Engine is made of. All of it is required.
+type Config struct {
+	Domains  map[string]Source
+	Limiter  *limiter.Limiter
+	Mode     Mode
+	Observer Observer
 }
 
 // Engine decides. Safe for concurrent use.
 type Engine struct {
-	domains map[string]Source
-	limiter *limiter.Limiter
-	spare   sync.Pool // of *Answer
+	cfg   Config
+	spare sync.Pool // of *Answer
 }
 
-// New makes an engine for these domains.
-func New(domains map[string]Source, l *limiter.Limiter) *Engine {
-	return &Engine{domains: domains, limiter: l, spare: sync.Pool{New: func() any { return &Answer{} }}}
+// New makes an engine.
+func New(cfg Config) *Engine {
+	return &Engine{cfg: cfg, spare: sync.Pool{New: func() any { return &Answer{} }}}
 }
 
 // Answer is what became of a request. It is used again after Release.
 type Answer struct {
-	Decision limit.Decision // its outcomes are in the limiter's order
+	// Decision has its outcomes in the limiter's order. In the mode Shadow its
+	// verdict is Allowed and nothing has Refused; in Off it has no outcomes.
+	Decision limit.Decision
 
 	engine  *Engine
 	request limit.Request
@@ -102,17 +134,34 @@ func (a *Answer) Refused() int {
 	return a.items[a.Decision.Refused].entry
 }
 
+// Shadowed reports whether what an outcome says refuses nothing.
+func (a *Answer) Shadowed(o *limit.Outcome) bool {
+	return o.Rule.Mode == limit.Shadow || a.engine.cfg.Mode == Shadow
+}
+
+// RetryAfter is Decision.RetryAfter of a request that was refused.
+func (a *Answer) RetryAfter() (after time.Duration, ok bool) {
+	if a.Decision.Verdict == limit.Allowed {
+		return 0, false
+	}
+	return a.Decision.RetryAfter()
+}
+
 // Check decides one request and charges it if it is allowed. A refusal is an
-// answer. The error is a *FieldError, or wraps ErrNotFound; nothing was charged
-// then. Release the answer.
+// answer. The error is a *FieldError, or wraps ErrNotFound, ErrNoRules or, where
+// ctx had ended before, its error; nothing was charged then. Release the answer.
+//
+// The end of ctx does not end a decision that has begun: it takes a few
+// milliseconds at most, and what has been charged stays so.
 func (e *Engine) Check(ctx context.Context, domain string, entries []Entry) (*Answer, error) {
 	a, _ := e.spare.Get().(*Answer)
 	a.engine = e
-	if err := a.prepare(e.domains[domain], domain, entries); err != nil {
+	if err := a.prepare(ctx, domain, entries); err != nil {
 		a.Release()
+		e.cfg.Observer.Failed(ctx, err)
 		return nil, err
 	}
-	e.limiter.Check(ctx, &a.request, &a.Decision)
+	e.decide(ctx, a)
 	for i := range a.at {
 		a.at[i] = -1
 	}
@@ -124,8 +173,26 @@ func (e *Engine) Check(ctx context.Context, domain string, entries []Entry) (*An
 	return a, nil
 }
 
+// decide asks the limiter, and applies the mode to what it says.
+func (e *Engine) decide(ctx context.Context, a *Answer) {
+	d := &a.Decision
+	if e.cfg.Mode == Off {
+		*d = limit.Decision{Verdict: limit.Allowed, DecidedBy: limit.ByNoRule, Outcomes: d.Outcomes[:0], Refused: -1}
+	} else {
+		e.cfg.Limiter.Check(ctx, &a.request, d)
+	}
+	e.cfg.Observer.Decided(ctx, d, e.cfg.Mode == Shadow)
+	if e.cfg.Mode == Shadow {
+		d.Verdict, d.Refused = limit.Allowed, -1
+	}
+}
+
 // prepare makes the limiter's request of the entries.
-func (a *Answer) prepare(rules Source, domain string, entries []Entry) error {
+func (a *Answer) prepare(ctx context.Context, domain string, entries []Entry) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("the call ended before it was looked at, and nothing was charged: %w", err)
+	}
+	rules := a.engine.cfg.Domains[domain]
 	if rules == nil {
 		return fmt.Errorf("domain %.64q: %w", domain, ErrNotFound)
 	}
@@ -135,6 +202,9 @@ func (a *Answer) prepare(rules Source, domain string, entries []Entry) error {
 	a.at, a.items = slices.Grow(a.at[:0], len(entries))[:len(entries)], a.items[:0]
 	a.request.Reset()
 	set, now := rules.Current(), rules.Now()
+	if set == nil {
+		return fmt.Errorf("domain %.64q: %w", domain, ErrNoRules)
+	}
 	for i := range entries {
 		if err := a.charge(set, now, i, &entries[i]); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/shiplane/limits/checker/internal/decide"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
@@ -30,7 +32,23 @@ type source struct{ *ruleset.Live }
 
 func (source) Now() time.Time { return time.Now() }
 
+// late is a domain whose rules were not had yet.
+type late struct{ source }
+
+func (late) Current() *ruleset.Ruleset { return nil }
+
+// nobody observes.
+type nobody struct{}
+
+func (nobody) Decided(context.Context, *limit.Decision, bool) {}
+func (nobody) Failed(context.Context, error)                  {}
+
 func newEngine(t *testing.T, text string) *decide.Engine {
+	t.Helper()
+	return newEngineIn(t, decide.Enforce, nobody{}, text)
+}
+
+func newEngineIn(t *testing.T, mode decide.Mode, observer decide.Observer, text string) *decide.Engine {
 	t.Helper()
 	live, err := ruleset.OpenBytes("test", []byte(text))
 	if err != nil {
@@ -49,7 +67,7 @@ func newEngine(t *testing.T, text string) *decide.Engine {
 			t.Error(err)
 		}
 	})
-	return decide.New(map[string]decide.Source{"public-api": source{live}}, limits)
+	return decide.New(decide.Config{Domains: map[string]decide.Source{"public-api": source{live}, "late": late{}}, Limiter: limits, Mode: mode, Observer: observer})
 }
 
 // said is an answer as text: the verdict, who refused, and what each entry's rule
@@ -140,6 +158,65 @@ func TestFaultsOfARequestAreNamed(t *testing.T) {
 	}
 	if got := said(t, e, good); got != "allowed by-account=9" {
 		t.Errorf("a request that could not be read was charged: %s", got)
+	}
+}
+
+// told notes what an observer is told.
+type told struct{ text []string }
+
+func (o *told) Decided(_ context.Context, d *limit.Decision, shadowed bool) {
+	o.text = append(o.text, fmt.Sprintf("%v by %v, shadowed %v", d.Verdict, d.DecidedBy, shadowed))
+}
+
+func (o *told) Failed(_ context.Context, err error) { o.text = append(o.text, err.Error()) }
+
+// In shadow a refusal refuses nothing and is seen by the observer alone; switched
+// off, the limiter is not asked, and what cannot be read is still refused.
+func TestModesOtherThanEnforceAdmitAll(t *testing.T) {
+	banned := decide.Entry{Rule: "by-account", Key: "banned", Cost: 1}
+	for mode, want := range map[decide.Mode][]string{
+		decide.Enforce: {"denied by ban, shadowed false", "domain \"nowhere\": not found"},
+		decide.Shadow:  {"denied by ban, shadowed true", "domain \"nowhere\": not found"},
+		decide.Off:     {"allowed by no_rule, shadowed false", "domain \"nowhere\": not found"},
+	} {
+		o := &told{}
+		e := newEngineIn(t, mode, o, rules)
+		a, err := e.Check(t.Context(), "public-api", []decide.Entry{banned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuses := mode == decide.Enforce
+		if got := a.Decision.Verdict != limit.Allowed; got != refuses || (a.Refused() >= 0) != refuses {
+			t.Errorf("%s: %+v", mode, a.Decision)
+		}
+		if outcome := a.Outcome(0); (outcome == nil) != (mode == decide.Off) || outcome != nil && a.Shadowed(outcome) != (mode == decide.Shadow) {
+			t.Errorf("%s: outcome %+v", mode, outcome)
+		}
+		a.Release()
+		if _, err := e.Check(t.Context(), "nowhere", []decide.Entry{banned}); !errors.Is(err, decide.ErrNotFound) {
+			t.Errorf("%s: an unknown domain: %v", mode, err)
+		}
+		if diff := cmp.Diff(want, o.text); diff != "" {
+			t.Errorf("%s (-want +told):\n%s", mode, diff)
+		}
+	}
+}
+
+// A call whose caller has gone, and one for a domain without rules, charge nobody
+// and are not let through.
+func TestNothingIsChargedForNobody(t *testing.T) {
+	e := newEngine(t, rules)
+	entries := []decide.Entry{{Rule: "by-account", Key: "acct", Cost: 1}}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := e.Check(gone, "public-api", entries); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has gone: %v", err)
+	}
+	if _, err := e.Check(t.Context(), "late", entries); !errors.Is(err, decide.ErrNoRules) {
+		t.Errorf("a domain without rules: %v", err)
+	}
+	if got := said(t, e, entries...); got != "allowed by-account=9" {
+		t.Errorf("somebody was charged: %s", got)
 	}
 }
 

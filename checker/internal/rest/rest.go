@@ -28,6 +28,7 @@ const bodyMax = 512 << 10 // bytes
 const (
 	CodeBadRequest = "bad_request"
 	CodeNotFound   = "not_found"
+	CodeNoRules    = "rules_unavailable" // 503: none were had yet
 )
 
 // request is the body of a check.
@@ -130,8 +131,12 @@ func refuse(w http.ResponseWriter, err error) {
 	default:
 		detail = "The check failed; the log of the checker tells more."
 	}
+	answer := decided(failure)
+	if answer == nil && status == http.StatusServiceUnavailable {
+		code = CodeNoRules
+	}
 	p := httplimit.NewProblem(status, code, detail)
-	if answer := decided(failure); answer != nil {
+	if answer != nil {
 		write(w, status, "application/problem+json", problem{p, show(answer)})
 		return
 	}

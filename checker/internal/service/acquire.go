@@ -46,7 +46,13 @@ func (s *Service) Acquire(ctx context.Context, q *checkv1.AcquireRequest) (*chec
 }
 
 // take asks the store. A caller that leaves ends no ask: it may have been made.
-func (s *Service) take(ctx context.Context, ask *store.Ask) *checkv1.AskResult {
+func (s *Service) take(ctx context.Context, ask *store.Ask) (r *checkv1.AskResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked("acquire", p)
+			r = &checkv1.AskResult{Cause: checkv1.Cause_CAUSE_STORE_TIMEOUT} // the charge may have been made
+		}
+	}()
 	var result store.Result
 	if err := s.store.Take(context.WithoutCancel(ctx), ask, &result); err != nil {
 		if errors.Is(err, store.ErrInvalid) {
@@ -54,7 +60,7 @@ func (s *Service) take(ctx context.Context, ask *store.Ask) *checkv1.AskResult {
 		}
 		return &checkv1.AskResult{Cause: cause(err)}
 	}
-	r := &checkv1.AskResult{AtUs: result.At.Microseconds(), Allowed: result.Allowed, Outcomes: make([]*checkv1.AskOutcome, len(result.Outcomes))}
+	r = &checkv1.AskResult{AtUs: result.At.Microseconds(), Allowed: result.Allowed, Outcomes: make([]*checkv1.AskOutcome, len(result.Outcomes))}
 	for i := range result.Outcomes {
 		o := &result.Outcomes[i]
 		r.Outcomes[i] = &checkv1.AskOutcome{

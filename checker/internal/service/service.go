@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,7 +33,6 @@ const (
 type Service struct {
 	engine  *decide.Engine
 	store   store.Store
-	observe func(context.Context, *limit.Decision)
 	podOnly func(context.Context) error
 	log     *slog.Logger
 }
@@ -41,8 +41,6 @@ type Service struct {
 type Config struct {
 	Engine *decide.Engine
 	Store  store.Store // what Acquire asks
-	// Observe is told of each decision, on the path of requests.
-	Observe func(context.Context, *limit.Decision)
 	// PodOnly returns why a caller may not Acquire, as an error of Connect.
 	PodOnly func(context.Context) error
 	Logger  *slog.Logger
@@ -50,7 +48,7 @@ type Config struct {
 
 // New makes a service.
 func New(cfg Config) *Service {
-	return &Service{engine: cfg.Engine, store: cfg.Store, observe: cfg.Observe, podOnly: cfg.PodOnly, log: cfg.Logger}
+	return &Service{engine: cfg.Engine, store: cfg.Store, podOnly: cfg.PodOnly, log: cfg.Logger}
 }
 
 var _ checkv1.CheckServiceHandler = (*Service)(nil)
@@ -67,7 +65,15 @@ func (s *Service) Check(ctx context.Context, q *checkv1.CheckRequest) (*checkv1.
 	return answer, nil
 }
 
-func (s *Service) check(ctx context.Context, q *checkv1.CheckRequest) (*checkv1.CheckResponse, error) {
+// check decides one request. A fault of ours is one request's: it must not end the
+// process with all the others.
+func (s *Service) check(ctx context.Context, q *checkv1.CheckRequest) (r *checkv1.CheckResponse, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked("check", p)
+			r, err = nil, errInternal
+		}
+	}()
 	entries := make([]decide.Entry, len(q.GetEntries()))
 	for i, e := range q.GetEntries() {
 		entries[i] = decide.Entry{Rule: e.GetRule(), Key: e.GetKey(), Cost: 1}
@@ -80,7 +86,6 @@ func (s *Service) check(ctx context.Context, q *checkv1.CheckRequest) (*checkv1.
 		return nil, err
 	}
 	defer answer.Release()
-	s.observe(ctx, &answer.Decision)
 	return response(q, answer), nil
 }
 
@@ -114,11 +119,28 @@ func badBatch(field string, n int) error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%s has %d of them: want 1 to %d", field, n, BatchMax))
 }
 
+func (s *Service) panicked(doing string, p any) {
+	s.log.Error("a call panicked", "doing", doing, "panic", p, "stack", string(debug.Stack()))
+}
+
+// errInternal says nothing: what happened is in the log.
+var errInternal = errors.New("the check failed; the log of the checker tells more")
+
 func requestError(err error) error {
-	if errors.Is(err, decide.ErrNotFound) {
-		return connect.NewError(connect.CodeNotFound, err)
+	code := connect.CodeInvalidArgument
+	switch {
+	case errors.Is(err, decide.ErrNotFound):
+		code = connect.CodeNotFound
+	case errors.Is(err, decide.ErrNoRules):
+		code = connect.CodeUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		code = connect.CodeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		code = connect.CodeCanceled
+	case errors.Is(err, errInternal):
+		code = connect.CodeInternal
 	}
-	return connect.NewError(connect.CodeInvalidArgument, err)
+	return connect.NewError(code, err)
 }
 
 // unavailable is the error of a request that a rule which fails closed could not
@@ -177,18 +199,18 @@ func response(q *checkv1.CheckRequest, a *decide.Answer) *checkv1.CheckResponse 
 			at := int32(len(r.Entries)) //nolint:gosec // at most decide.EntriesMax
 			r.Refused = &at
 		}
-		r.Entries = append(r.Entries, outcome(e, o))
+		r.Entries = append(r.Entries, outcome(e, o, a.Shadowed(o)))
 	}
-	if after, ok := d.RetryAfter(); ok {
+	if after, ok := a.RetryAfter(); ok {
 		r.RetryAfter = durationpb.New(after)
 	}
 	return r
 }
 
-func outcome(e *checkv1.Entry, o *limit.Outcome) *checkv1.Outcome {
+func outcome(e *checkv1.Entry, o *limit.Outcome, shadowed bool) *checkv1.Outcome {
 	made := &checkv1.Outcome{
 		Rule: e.GetRule(), Key: e.GetKey(), Cost: o.Cost, Short: o.Short, Never: o.Never, Banned: o.Banned,
-		Shadow: o.Rule.Mode == limit.Shadow, DecidedBy: stages[o.DecidedBy],
+		Shadow: shadowed, DecidedBy: stages[o.DecidedBy],
 	}
 	if o.Known {
 		made.Remaining, made.Reset_ = &o.Remaining, durationpb.New(o.Reset)
