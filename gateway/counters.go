@@ -15,6 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/shiplane/limits/libs/filewatch"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/store/memory"
@@ -26,14 +27,14 @@ import (
 type storeFlags struct {
 	Store        string `default:"memory" placeholder:"memory|redis://HOST:PORT,..." help:"Where counters are kept: memory, in this process, where another gateway counts on its own; or a Redis Cluster or server that all gateways of a region share: redis://HOST:PORT[,HOST:PORT], rediss:// with TLS (default memory)."`
 	StoreUser    string `placeholder:"NAME" help:"ACL user of the store (default: the store's default user)."`
-	StoreSecret  string `name:"store-password-file" placeholder:"FILE" help:"File that holds the store's password (default: none)."`
+	StoreSecret  string `name:"store-password-file" placeholder:"FILE" help:"File that holds the store's password, read again for each connection, so that it may change (default: none)."`
 	StoreCA      string `name:"store-ca" placeholder:"FILE" help:"PEM certificates that the store's is verified against, with rediss:// (default: the system's)."`
 	StoreTimeout string `default:"5ms" placeholder:"DURATION" help:"How long a call to the store may take before the rules' fail modes decide, 1ms to 1s (default 5ms)."`
 
 	Region     string `default:"local" placeholder:"NAME" help:"Region whose gateways share the store (default local)."`
 	RegionPods string `default:"1" placeholder:"N" help:"Gateways that the region has at least, 1 to 100000: leases and the fallback are sized by the live ones, never by fewer (default 1)."`
 	PodID      string `name:"pod-id" placeholder:"NAME" help:"Name of this gateway among the region's (default: the host's name and the process id)."`
-	StateDir   string `placeholder:"DIR" help:"Directory where what must outlive a restart is kept: the count of the region's gateways (default: nowhere)."`
+	StateDir   string `placeholder:"DIR" help:"Directory where what must outlive a restart is kept: the count of the region's gateways, and the last rules of the rules service (default: nowhere)."`
 }
 
 // StoreConfig is a checked configuration of the store; the zero URL is memory.
@@ -47,6 +48,14 @@ type StoreConfig struct {
 const (
 	storeTimeoutMin = time.Millisecond
 	storeTimeoutMax = time.Second
+
+	// storePatience is how long a gateway that starts is not ready because its store
+	// has not answered: closed rules would answer 503. A store that is away for longer
+	// is an outage, in which the fail modes serve, and is no reason to keep all pods
+	// out of service.
+	storePatience = time.Second
+
+	passwordMax = 4 << 10 // bytes of the password's file
 )
 
 func (f *storeFlags) config(fault faultFunc) StoreConfig {
@@ -88,7 +97,30 @@ func (f *storeFlags) config(fault faultFunc) StoreConfig {
 type counters struct {
 	store store.Store
 	pods  func() int
-	local bool // in this process: a call costs next to nothing
+	local bool          // in this process: a call costs next to nothing
+	begun chan struct{} // closed when the store has answered, or has had its time to
+}
+
+// ready is why the process should get no requests yet: the store is awaited.
+func (c *counters) ready() error {
+	select {
+	case <-c.begun:
+		return nil
+	default:
+		return errors.New("the counter store has not answered yet")
+	}
+}
+
+// await waits for the store's first answer, for storePatience at most.
+func (c *counters) await(ctx context.Context, reached <-chan struct{}) {
+	defer close(c.begun)
+	patience := time.NewTimer(storePatience)
+	defer patience.Stop()
+	select {
+	case <-reached:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
 }
 
 // openStore makes the store. A server that cannot be reached is an outage, not a
@@ -96,7 +128,9 @@ type counters struct {
 func openStore(process *serve.Process, cfg StoreConfig, provider metric.MeterProvider, log *slog.Logger) (*counters, error) {
 	if cfg.Redis.URL == "" {
 		s, err := memory.New(memory.Config{})
-		return &counters{store: s, pods: func() int { return 1 }, local: true}, err
+		c := &counters{store: s, pods: func() int { return 1 }, local: true, begun: make(chan struct{})}
+		close(c.begun)
+		return c, err
 	}
 	if err := cfg.secrets(); err != nil {
 		return nil, serve.Usage(err)
@@ -116,19 +150,18 @@ func openStore(process *serve.Process, cfg StoreConfig, provider metric.MeterPro
 		return nil, serve.Usage(err)
 	}
 	process.Go("members", func(ctx context.Context) error { members.Run(ctx); return nil })
-	return &counters{store: s, pods: members.Count}, nil
+	c := &counters{store: s, pods: members.Count, begun: make(chan struct{})}
+	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.Reached()); return nil })
+	return c, nil
 }
 
-// secrets reads the files that the flags name.
+// secrets reads the files that the flags name; the password's again whenever the
+// store is signed in to.
 func (cfg *StoreConfig) secrets() error {
 	if cfg.Password != "" {
-		text, err := os.ReadFile(cfg.Password)
-		if err != nil {
+		cfg.Redis.Password = passwordFrom(cfg.Password)
+		if _, err := cfg.Redis.Password(); err != nil {
 			return fmt.Errorf("--store-password-file: %w", err)
-		}
-		cfg.Redis.Password = strings.TrimRight(string(text), "\r\n")
-		if cfg.Redis.Password == "" {
-			return fmt.Errorf("--store-password-file: %s is empty", cfg.Password)
 		}
 	}
 	if cfg.CA == "" {
@@ -144,4 +177,19 @@ func (cfg *StoreConfig) secrets() error {
 	}
 	cfg.Redis.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return nil
+}
+
+// passwordFrom reads a password from a file each time that it is asked.
+func passwordFrom(file string) func() (string, error) {
+	return func() (string, error) {
+		text, err := filewatch.Read(file, passwordMax)
+		if err != nil {
+			return "", err
+		}
+		password := strings.TrimRight(string(text), "\r\n")
+		if password == "" {
+			return "", fmt.Errorf("%s is empty", file)
+		}
+		return password, nil
+	}
 }

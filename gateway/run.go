@@ -71,7 +71,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		Rules: in.rules, Now: in.now, Decided: in.decided(), Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
 		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
-	ready := func() error { return cmp.Or(process.Ready(), in.ready(cfg.Mode)) }
+	ready := func() error { return cmp.Or(process.Ready(), in.ready(cfg.Mode), counters.ready()) }
 	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top, limits.Stats))
 	if err != nil {
 		return err

@@ -7,40 +7,103 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// tryAgainPause is the time until a slot on its way to another node is asked again.
+const tryAgainPause = 500 * time.Microsecond
+
+// call is a script on its way to a shard.
+type call struct {
+	shard      *shard
+	command    rueidis.Completed // runs the script by its name
+	script     *script
+	keys, args []string
+	deadline   time.Time // it is not sent after this
+	timer      *time.Timer
+	answers    chan answer
+	batch      *batch // that it left with; nil: it waits. Under the lock of its lanes
+}
+
 // answer is how a call ended.
 type answer struct {
 	reply string
 	err   error
 }
 
-// await returns the answer, or after timeout, or when ctx ends, that there was
-// none. A call is carried by a goroutine of its own because the client does not
-// always heed a deadline: it waits for a connection that another call makes, and
-// for room in its queue.
-func await(ctx context.Context, timeout time.Duration, answers <-chan answer) answer {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	none := answer{err: context.DeadlineExceeded}
+func newCall() *call { return &call{timer: time.NewTimer(0), answers: make(chan answer, 1)} }
+
+// do sends the call and returns its answer, or after timeout, or when ctx ends, that
+// there was none. It waits here, for the client does not always heed a deadline: it
+// waits for a connection that another call makes, and for room in its queue. Ended: the
+// call is nobody's any more.
+func (c *call) do(ctx context.Context, timeout time.Duration) (a answer, ended bool) {
+	c.deadline = time.Now().Add(timeout)
+	c.timer.Reset(timeout)
+	defer c.timer.Stop()
+	c.shard.lanes.submit(c)
 	select {
-	case a := <-answers:
-		return a
-	case <-timer.C:
+	case a = <-c.answers:
+		return a, true
+	case <-c.timer.C:
+		a.err = context.DeadlineExceeded
+		c.shard.lanes.overdue(c)
 	case <-ctx.Done():
-		none.err = context.Canceled // the caller's deadline too: it says nothing of the shard
+		a.err = context.Canceled // the caller's deadline too: it says nothing of the shard
 	}
 	select {
-	case a := <-answers: // both were there: this process was late to look
-		return a
+	case a = <-c.answers: // both were there: this process was late to look
+		return a, true
 	default:
-		return none
+		return a, false
 	}
 }
 
-// run sends the script by its name, and by its text where the node does not
-// know it or the slot is on its way to another node, for then nothing was executed.
-func run(ctx inTime, client rueidis.Client, command rueidis.Completed, script *script, keys, args []string) (a answer) {
-	a.reply, a.err = client.Do(ctx, command).ToString()
-	for ctx.Err() == nil {
+// answered tells the caller, who may have left.
+func (c *call) answered(a answer) {
+	c.shard.inFlight.Add(-1)
+	c.answers <- a
+}
+
+// send sends calls together, and returns when they are answered.
+func (s *Store) send(calls []*call) {
+	client, now := *s.client.Load(), time.Now()
+	sent, commands := calls[:0], make([]rueidis.Completed, 0, batchMax)
+	ctx := inTime{context.Background(), now.Add(s.cfg.Timeout)}
+	for _, c := range calls {
+		if now.After(c.deadline) {
+			c.answered(answer{err: context.DeadlineExceeded})
+			continue
+		}
+		sent, commands = append(sent, c), append(commands, c.command)
+		if c.deadline.Before(ctx.deadline) {
+			ctx.deadline = c.deadline
+		}
+	}
+	switch len(sent) {
+	case 0:
+	case 1:
+		sent[0].settle(client, client.Do(ctx, commands[0]))
+	default:
+		for i, result := range client.DoMulti(ctx, commands...) {
+			sent[i].settle(client, result)
+		}
+	}
+}
+
+// settle answers a call, unless nothing was executed and it can be sent again.
+func (c *call) settle(client rueidis.Client, result rueidis.RedisResult) {
+	reply, err := result.ToString()
+	switch classify(err) {
+	case classNoScript, classTryAgain:
+		go func() { c.answered(c.again(client, err)) }()
+	default:
+		c.answered(answer{reply, err})
+	}
+}
+
+// again sends the script by its text where the node does not know it or the slot is
+// on its way to another node, for then nothing was executed.
+func (c *call) again(client rueidis.Client, err error) (a answer) {
+	a.err = err
+	for ctx := (inTime{context.Background(), c.deadline}); ctx.Err() == nil; {
 		switch classify(a.err) {
 		case classTryAgain:
 			<-time.After(tryAgainPause)
@@ -48,20 +111,20 @@ func run(ctx inTime, client rueidis.Client, command rueidis.Completed, script *s
 		default:
 			return a
 		}
-		whole := client.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+		whole := client.B().Eval().Script(c.script.text).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 		a.reply, a.err = client.Do(ctx, whole).ToString()
 	}
 	return a
 }
 
-// inTime is the context of a call on the wire: it refuses what has not been sent
+// inTime is the context of calls on the wire: it refuses what has not been sent
 // by its deadline, so that nothing is charged for a caller that has given up, and
 // ends nothing before. It has no Done on purpose. A connection, once begun, is
 // made for the calls to come, however hurried this one was; and a call that was
 // sent keeps its place in the client until its reply comes or its connection is
 // closed, and is counted in flight for as long.
 type inTime struct {
-	context.Context // for its values
+	context.Context // without an end
 
 	deadline time.Time
 }

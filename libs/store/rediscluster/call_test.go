@@ -3,6 +3,7 @@ package rediscluster
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,21 +11,31 @@ import (
 
 // A call ends with its answer, after its timeout, or with its caller, whatever the
 // client is still waiting for.
-func TestAwaitEndsInTime(t *testing.T) {
+func TestCallEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		never, there := make(chan answer), make(chan answer, 1)
-		begin := time.Now()
-		if a := await(t.Context(), due, never); !errors.Is(a.err, context.DeadlineExceeded) || time.Since(begin) != due {
-			t.Errorf("without an answer: %v after %v, want a deadline after %v", a.err, time.Since(begin), due)
+		var sent atomic.Int64
+		sh := &shard{lanes: lanes{send: func(batch []*call) { sent.Add(int64(len(batch))) }}} // and nobody answers
+		ask := func(ctx context.Context) (answer, time.Duration) {
+			begin, c := time.Now(), newCall()
+			c.shard = sh
+			a, _ := c.do(ctx, due)
+			return a, time.Since(begin)
+		}
+		if a, took := ask(t.Context()); !errors.Is(a.err, context.DeadlineExceeded) || took != due {
+			t.Errorf("without an answer: %v after %v, want a deadline after %v", a.err, took, due)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), due/2)
 		defer cancel()
-		begin = time.Now()
-		if a := await(ctx, due, never); classify(a.err) != classCancelled || time.Since(begin) != due/2 {
-			t.Errorf("without a caller: %v after %v, want that it has left after %v", a.err, time.Since(begin), due/2)
+		if a, took := ask(ctx); classify(a.err) != classCancelled || took != due/2 {
+			t.Errorf("without a caller: %v after %v, want that it has left after %v", a.err, took, due/2)
 		}
-		there <- answer{reply: "said"}
-		if a := await(ctx, due, there); a.reply != "said" || a.err != nil {
+		if n := sent.Load(); n != 2 {
+			t.Errorf("%d calls were sent, want 2", n)
+		}
+		late := newCall()
+		late.shard = sh
+		late.answered(answer{reply: "said"})
+		if a, ended := late.do(ctx, due); a.reply != "said" || a.err != nil || !ended {
 			t.Errorf("an answer that is there, looked at late: %+v", a)
 		}
 	})

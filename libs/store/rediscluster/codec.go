@@ -30,8 +30,10 @@ func sha1Hex(text string) string {
 // is percent-escaped, or base32 of its SHA-256 where it is over 64 bytes, so
 // that no id closes the tag or equals another.
 func Key(s limit.Subject) string {
-	id := "~" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString([]byte(s.ID()))
-	if !s.Hashed() {
+	var id string
+	if s.Hashed() {
+		id = "~" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString([]byte(s.ID()))
+	} else {
 		id = strings.ReplaceAll(url.QueryEscape(s.ID()), "~", "%7E")
 	}
 	return "rl:{" + s.Domain() + "/" + s.Kind().String() + ":" + id + "}"

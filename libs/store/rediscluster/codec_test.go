@@ -142,7 +142,7 @@ func TestClassify(t *testing.T) {
 
 // A shard keeps its breaker while its slots are the same, whoever serves them.
 func TestShardIsItsSlots(t *testing.T) {
-	s := newShards(func(string, State, State) {})
+	s := newShards(func(string, State, State) {}, nil)
 	s.update(0, []slotRange{{0, 5460, "a"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
 	before := s.of(100)
 	if ok, _ := before.breaker.allow(0); !ok {

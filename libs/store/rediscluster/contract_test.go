@@ -33,7 +33,7 @@ func driven(t *testing.T, url string) storetest.Harness {
 	return storetest.Harness{Store: s, SetClock: func(d time.Duration) { now.Store(int64(d)) }}
 }
 
-func waitConnected(t *testing.T, s *Store) {
+func waitConnected(t testing.TB, s *Store) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); s.client.Load() == nil; {
 		if time.Now().After(deadline) {

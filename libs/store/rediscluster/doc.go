@@ -21,7 +21,20 @@
 // anew: it may be another server's.
 //
 // A server that is absent when the store is made is an outage like any other:
-// New does not fail, and the store connects when it can.
+// New does not fail, and the store connects when it can. So is a password that has
+// changed: it is asked for again for each connection that is made.
+//
+// # How calls travel
+//
+// One connection a node carries the calls of all requests. Calls to a shard leave by
+// four lanes (lanes.go): one that finds a lane free goes at once, those that do not
+// go together with the next batch. So a call by itself waits for nothing, and under
+// load a write and a wake-up serve many calls. Weighed in December 2026, at 64 calls
+// in flight, and left: a goroutine and a write for each call, as before, which takes
+// client and server together 40 % more processor time; the client's own delay before
+// it writes (MaxFlushDelay), which gains nothing; more connections, of which all but
+// the first are made while a caller waits; eight lanes, whose batches are half as
+// large and whose client works more.
 //
 // # Bounds
 //

@@ -12,6 +12,9 @@ import (
 	"github.com/shiplane/limits/libs/store"
 )
 
+// errPassword says that no connection was made because the password cannot be read.
+var errPassword = errors.New("the store's password")
+
 // class is what kind of failure a call met: a small closed set, for metrics.
 type class string
 
@@ -68,6 +71,8 @@ func classify(err error) class {
 		return classTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return classRefused
+	case errors.Is(err, errPassword):
+		return classAuth
 	}
 	return classConnection
 }

@@ -23,6 +23,7 @@ type shard struct {
 	name     string // its lowest slot; "all" for a standalone server
 	owner    string // the id of the node that serves it, for update
 	breaker  breaker
+	lanes    lanes
 	inFlight atomic.Int64
 }
 
@@ -30,11 +31,12 @@ type shard struct {
 type shards struct {
 	bySlot  atomic.Pointer[[slotCount]*shard]
 	changed func(shard string, from, to State)
+	send    func([]*call)
 }
 
 // newShards begins with one shard for all slots, until the topology is known.
-func newShards(changed func(shard string, from, to State)) *shards {
-	s := &shards{changed: changed}
+func newShards(changed func(shard string, from, to State), send func([]*call)) *shards {
+	s := &shards{changed: changed, send: send}
 	var all [slotCount]*shard
 	one := s.make("all")
 	for i := range all {
@@ -45,7 +47,7 @@ func newShards(changed func(shard string, from, to State)) *shards {
 }
 
 func (s *shards) make(name string) *shard {
-	sh := &shard{name: name}
+	sh := &shard{name: name, lanes: lanes{send: s.send}}
 	sh.breaker.random = rand.Float64
 	sh.breaker.changed = func(from, to State) { s.changed(name, from, to) }
 	return sh
@@ -122,8 +124,10 @@ func (s *shards) pace() time.Duration {
 }
 
 // refresh asks some nodes for the topology and takes the first answer: one of them
-// may hang. now is read when the answer is there.
+// may hang. Nobody else is interrupted then: a connection that is being made is the
+// one that calls wait for. now is read when the answer is there.
 func (s *shards) refresh(ctx context.Context, client rueidis.Client, now func() time.Duration) error {
+	asking := inTime{context.WithoutCancel(ctx), time.Now().Add(topologyTimeout)}
 	ctx, cancel := context.WithTimeout(ctx, topologyTimeout)
 	defer cancel()
 	type view struct {
@@ -138,7 +142,7 @@ func (s *shards) refresh(ctx context.Context, client rueidis.Client, now func() 
 		}
 		asked++
 		go func() {
-			ranges, err := slotRanges(ctx, node)
+			ranges, err := slotRanges(asking, node)
 			views <- view{ranges, err}
 		}()
 	}

@@ -3,12 +3,8 @@ package rediscluster
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +18,10 @@ import (
 type Config struct {
 	// URL is redis://HOST:PORT[,HOST:PORT…], or rediss:// for TLS: any nodes of a
 	// cluster, or one server. It holds no password: that is a secret.
-	URL                string
-	Username, Password string
-	TLS                *tls.Config // for rediss://; nil: the system's roots
+	URL      string
+	Username string
+	Password func() (string, error) // asked for each connection that is made, for it may change; nil: there is none
+	TLS      *tls.Config            // for rediss://; nil: the system's roots
 
 	Timeout  time.Duration // of a call; zero: 5 ms
 	InFlight int64         // calls in flight a shard, at most; zero: 1024
@@ -52,12 +49,6 @@ const (
 	DefaultInFlight = 1024
 )
 
-const (
-	connectTimeout = time.Second            // of a connection that is made
-	connectPause   = time.Second            // between attempts to reach a store that is absent
-	tryAgainPause  = 500 * time.Microsecond // until a slot on its way to another node is asked again
-)
-
 // Store is a store.Store in Redis. Safe for concurrent use.
 type Store struct {
 	cfg     Config
@@ -69,6 +60,9 @@ type Store struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
+	spare   sync.Pool            // of *call that were answered
+	reached chan struct{}        // closed: see Reached
+	first   sync.Once            // closes it
 	demoted chan struct{}        // a server said that it is read only
 	driven  func() time.Duration // for tests: the scripts' clock
 }
@@ -101,11 +95,11 @@ func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
 	if driven != nil {
 		clock = drivenClock
 	}
-	s := &Store{cfg: cfg, start: time.Now(), driven: driven, demoted: make(chan struct{}, 1)}
+	s := &Store{cfg: cfg, start: time.Now(), driven: driven, demoted: make(chan struct{}, 1), reached: make(chan struct{})}
 	if s.scripts, err = newScripts(clock); err != nil {
 		return nil, err
 	}
-	s.shards = newShards(s.breakerChanged)
+	s.shards = newShards(s.breakerChanged, s.send)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done.Go(func() { s.connect(option) })
 	return s, nil
@@ -115,120 +109,6 @@ func newStore(cfg Config, driven func() time.Duration) (*Store, error) {
 func (cfg *Config) Validate() error {
 	_, err := cfg.option()
 	return err
-}
-
-// option turns the configuration into the client's.
-func (cfg *Config) option() (rueidis.ClientOption, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		return rueidis.ClientOption{}, fmt.Errorf("redis URL: %w", errors.Unwrap(err)) // without the URL: it may hold a secret
-	}
-	if _, secret := u.User.Password(); secret {
-		return rueidis.ClientOption{}, errors.New("redis URL holds a password: give it by file or environment")
-	}
-	if u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-		return rueidis.ClientOption{}, fmt.Errorf("redis URL %q: want redis://HOST:PORT[,HOST:PORT] or rediss://…", cfg.URL)
-	}
-	option := rueidis.ClientOption{
-		InitAddress: strings.Split(u.Host, ","), ShuffleInit: true, ClientName: "shiplane-limits",
-		Username: cfg.Username, Password: cfg.Password,
-		DisableCache: true, DisableRetry: true,
-		// A deadline that fires must not close the connection under the other calls.
-		AlwaysPipelining: true,
-		ConnWriteTimeout: connectTimeout,
-		ClusterOption:    rueidis.ClusterOption{ShardsRefreshInterval: time.Second},
-	}
-	if option.Username == "" {
-		option.Username = u.User.Username()
-	}
-	option.Dialer.Timeout = connectTimeout
-	if u.Scheme == "rediss" {
-		if option.TLSConfig = cfg.TLS; cfg.TLS == nil {
-			option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-	}
-	return option, nil
-}
-
-// connect makes the client, however long it takes, and another one where a
-// standalone server has become a replica: its name may be another server's by now.
-func (s *Store) connect(option rueidis.ClientOption) {
-	for logged := false; ; {
-		client, err := rueidis.NewClient(option)
-		if err == nil {
-			s.follow(client, option.InitAddress)
-			client.Close()
-		} else if !logged {
-			s.cfg.Logger.Error("the counter store cannot be reached; fail modes decide until it can", "addresses", option.InitAddress, "error", err)
-		}
-		logged = err != nil
-		if !s.sleep(time.Duration(float64(connectPause) * (0.5 + rand.Float64()))) {
-			return
-		}
-	}
-}
-
-// follow reads the topology until the store is closed, or until a standalone server
-// is none to write to any more. Calls begin after the first look: a node that hangs
-// then is the matter of its own shard.
-func (s *Store) follow(client rueidis.Client, addresses []string) {
-	now := func() time.Duration { return time.Since(s.start) }
-	for first, logged := true, false; ; first = false {
-		err := s.shards.refresh(s.ctx, client, now)
-		if first {
-			s.client.Store(&client)
-			s.cfg.Logger.Info("connected to the counter store", "addresses", addresses)
-		}
-		if standalone(err) {
-			select {
-			case <-s.demoted:
-			case <-s.ctx.Done():
-			}
-			return
-		}
-		pace := s.shards.pace()
-		switch {
-		case err != nil:
-			pace = topologyHurry
-			if !logged {
-				s.cfg.Logger.Warn("the cluster's topology cannot be read", "error", err)
-			}
-		case pace == topologyEvery:
-			s.warm(client)
-		}
-		logged = err != nil
-		if !s.sleep(pace) {
-			return
-		}
-	}
-}
-
-// warm sees to a connection to each node, replicas too, so that the first call
-// after a start, or after one of them takes over, need not wait for one.
-func (s *Store) warm(client rueidis.Client) {
-	for _, node := range client.Nodes() {
-		s.done.Go(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
-			defer cancel()
-			_ = node.Do(ctx, node.B().Ping().Build()) // whether it answers is for the breakers to find out
-		})
-	}
-}
-
-// standalone reports whether a server has said that it is in no cluster.
-func standalone(err error) bool {
-	var said *rueidis.RedisError
-	return errors.As(err, &said) && strings.Contains(said.Error(), "cluster support disabled")
-}
-
-// sleep waits and reports whether the store still is open.
-func (s *Store) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-s.ctx.Done():
-		return false
-	}
 }
 
 // Close ends the connections. Calls in flight fail.
@@ -312,14 +192,16 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
 		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
-	answers := make(chan answer, 1)
-	unlessLate := inTime{context.WithoutCancel(ctx), time.Now().Add(s.cfg.Timeout)}
-	go func() {
-		a := run(unlessLate, client, command, script, keys, args)
-		shard.inFlight.Add(-1)
-		answers <- a
-	}()
-	a := await(ctx, s.cfg.Timeout, answers)
+	c, spare := s.spare.Get().(*call)
+	if !spare {
+		c = newCall()
+	}
+	c.shard, c.command, c.script, c.keys, c.args = shard, command, script, keys, args
+	a, ended := c.do(ctx, s.cfg.Timeout)
+	if ended {
+		*c = call{timer: c.timer, answers: c.answers}
+		s.spare.Put(c)
+	}
 	now := time.Since(s.start)
 	class := classify(a.err)
 	switch class {
