@@ -71,6 +71,16 @@ failover: ## a primary dies under load: the timeline, also drawn in bin/failover
 	@mkdir -p bin
 	go run ./perf/failover/cmd/failover --html bin/failover.html $(ARGS)
 
+.PHONY: redis-throughput
+redis-throughput: ## calls a second of one process against one primary, beside bare pipelines and other limiters
+	@tools/apt.sh redis-server=redis-server
+	go run ./perf/redisbench/cmd/redisbench throughput $(ARGS)
+
+.PHONY: redis-memory
+redis-memory: ## bytes of Redis by account and by login, a million of each
+	@tools/apt.sh redis-server=redis-server
+	go run ./perf/redisbench/cmd/redisbench memory $(ARGS)
+
 .PHONY: soak
 soak: ## an outage of 60 s at full load, then 10 minutes of rule edits: memory, goroutines and connections flat
 	@tools/apt.sh redis-server=redis-server
@@ -79,6 +89,11 @@ soak: ## an outage of 60 s at full load, then 10 minutes of rule edits: memory, 
 .PHONY: latency
 latency: ## what the limiter adds to a request: the gateway with it and without, in turn
 	go run ./perf/latency/cmd/latency $(ARGS)
+
+.PHONY: real
+real: ## eight processes as pods on a real cluster, beside the simulator on the same arrivals
+	@tools/apt.sh redis-server=redis-server
+	go run ./perf/real/cmd/real $(ARGS)
 
 .PHONY: edge
 edge: ## what the internet does to a gateway: gigabytes, idle connections, slow and hostile clients

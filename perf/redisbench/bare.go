@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shiplane/limits/libs/limit"
@@ -20,7 +22,7 @@ import (
 // bare sends the calls that Take makes, by EVALSHA, in pipelines: on each
 // connection so many at once that all together are in flight, and the next ones
 // when all of these were answered, as redis-benchmark -P does.
-func (b *bench) bare(ctx context.Context, rules []*limit.Rule, connections int) (func(context.Context, time.Duration) (float64, error), error) {
+func (b *bench) bare(ctx context.Context, rules []*limit.Rule, connections int) (func(context.Context, time.Duration) (int64, error), error) {
 	commands := make([][]byte, len(b.subjects))
 	for i, subject := range b.subjects {
 		ask := askOf(subject, rules)
@@ -37,7 +39,7 @@ func (b *bench) bare(ctx context.Context, rules []*limit.Rule, connections int) 
 		commands[i] = encode("EVALSHA", b.sha, strconv.Itoa(len(keys)), keys[0], args[0])
 	}
 	pipeline := max(1, b.InFlight/connections)
-	return func(ctx context.Context, length time.Duration) (float64, error) {
+	return func(ctx context.Context, length time.Duration) (int64, error) {
 		group, within := errgroup.WithContext(ctx)
 		calls := make([]int, connections)
 		begin := time.Now()
@@ -50,11 +52,59 @@ func (b *bench) bare(ctx context.Context, rules []*limit.Rule, connections int) 
 		if err := group.Wait(); err != nil {
 			return 0, err
 		}
-		took, sum := time.Since(begin), 0
+		var sum int64
 		for _, n := range calls {
-			sum += n
+			sum += int64(n)
 		}
-		return float64(sum) / took.Seconds(), nil
+		return sum, nil
+	}, nil
+}
+
+// library is bare by the client library that the store uses, in goroutines that have
+// nothing else to do: what the store could reach if it did nothing itself.
+func (b *bench) library(rules []*limit.Rule, goroutines int) (func(context.Context, time.Duration) (int64, error), error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{b.node.Address()}, DisableCache: true, DisableRetry: true, AlwaysPipelining: true, PipelineMultiplex: -1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, client.Close)
+	type command struct{ keys, args []string }
+	commands := make([]command, len(b.subjects))
+	for i, subject := range b.subjects {
+		ask := askOf(subject, rules)
+		_, keys, args, err := rediscluster.Command(&ask)
+		if err != nil {
+			return nil, err
+		}
+		commands[i] = command{keys, args}
+	}
+	pipeline := max(1, b.InFlight/goroutines)
+	return func(ctx context.Context, length time.Duration) (int64, error) {
+		group, within := errgroup.WithContext(ctx)
+		var calls atomic.Int64
+		until := time.Now().Add(length)
+		for g := range goroutines {
+			group.Go(func() error {
+				batch := make([]rueidis.Completed, pipeline)
+				for next := g * len(commands) / goroutines; time.Now().Before(until); calls.Add(int64(pipeline)) {
+					for i := range batch {
+						c := &commands[next%len(commands)]
+						next++
+						batch[i] = client.B().Evalsha().Sha1(b.sha).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+					}
+					for _, reply := range client.DoMulti(within, batch...) {
+						if err := reply.Error(); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		}
+		err := group.Wait()
+		return calls.Load(), err
 	}, nil
 }
 

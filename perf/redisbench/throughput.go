@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
@@ -26,15 +24,15 @@ import (
 // ample is a limit that is never reached.
 var ample = limit.Limit{Rate: 1e6, Burst: 1e8}
 
-// pipelines is how many connections the bare pipelines use: as many as the
-// store's client has.
+// pipelines is how many connections the bare pipelines use: as many as the store
+// has lanes, so that their batches are as large.
 const pipelines = 4
 
 // contestant is one way to call the server.
 type contestant struct {
 	name   string
 	limits int // that one call checks
-	slice  func(ctx context.Context, length time.Duration) (perSecond float64, err error)
+	slice  func(ctx context.Context, length time.Duration) (calls int64, err error)
 }
 
 // bench is a server and what calls it.
@@ -69,36 +67,17 @@ func (c *throughputCommand) run(ctx context.Context, out io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	rates := make([][]float64, len(all))
-	for begin := time.Now(); len(rates[0]) == 0 || time.Since(begin) < c.For; {
+	turns := make([][]turn, len(all))
+	for begin := time.Now(); len(turns[0]) == 0 || time.Since(begin) < c.For; {
 		for i, one := range all {
-			perSecond, err := one.slice(ctx, c.Slice)
+			t, err := b.turn(ctx, one)
 			if err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
-			rates[i] = append(rates[i], perSecond)
+			turns[i] = append(turns[i], t)
 		}
 	}
-	return report(out, all, rates)
-}
-
-// report prints medians, and ratios as medians over the turns: to the first.
-func report(out io.Writer, all []contestant, rates [][]float64) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "%d turns\tlimits a call\tcalls/s\t%s is\t\n", len(rates[0]), all[0].name)
-	for i, one := range all {
-		ratios := make([]float64, len(rates[i]))
-		for k := range ratios {
-			ratios[k] = rates[0][k] / rates[i][k]
-		}
-		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.2fx\t\n", one.name, one.limits, median(rates[i]), median(ratios))
-	}
-	return table.Flush()
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+	return report(out, all, turns)
 }
 
 func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
@@ -112,6 +91,10 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 		return nil, err
 	}
 	pipelined, err := b.bare(ctx, two, pipelines)
+	if err != nil {
+		return nil, err
+	}
+	library, err := b.library(two, pipelines)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +114,7 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 	return []contestant{
 		{"rediscluster, 2 buckets", 2, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, two, i) })},
 		{fmt.Sprintf("the same script, bare, %d connections x %d", pipelines, max(1, b.InFlight/pipelines)), 2, pipelined},
+		{fmt.Sprintf("the same script, rueidis alone, %d batches x %d", pipelines, max(1, b.InFlight/pipelines)), 2, library},
 		{fmt.Sprintf("the same script, bare, %d connections x 1", b.InFlight), 2, single},
 		{"rediscluster, 1 bucket", 1, b.calling(func(ctx context.Context, i int) error { return b.take(ctx, s, one, i) })},
 		{"go-redis/redis_rate", 1, b.calling(func(ctx context.Context, i int) error {
@@ -187,28 +171,25 @@ func (b *bench) throttled(client *redis.Client) (func(context.Context, int) erro
 }
 
 // calling makes a slice of calls in so many goroutines, spread over the accounts.
-func (b *bench) calling(call func(ctx context.Context, i int) error) func(context.Context, time.Duration) (float64, error) {
-	return func(ctx context.Context, length time.Duration) (float64, error) {
+func (b *bench) calling(call func(ctx context.Context, i int) error) func(context.Context, time.Duration) (int64, error) {
+	return func(ctx context.Context, length time.Duration) (int64, error) {
 		var calls atomic.Int64
-		var failed atomic.Pointer[error]
-		var working sync.WaitGroup
+		group, within := errgroup.WithContext(ctx)
 		begin := time.Now()
 		for g := range b.InFlight {
-			working.Go(func() {
-				for i := g; time.Since(begin) < length && failed.Load() == nil; i += b.InFlight {
+			group.Go(func() error {
+				n := int64(0)
+				defer func() { calls.Add(n) }()
+				for i := g; time.Since(begin) < length && within.Err() == nil; i += b.InFlight {
 					if err := call(ctx, i%b.Accounts); err != nil {
-						failed.CompareAndSwap(nil, &err)
-						return
+						return err
 					}
-					calls.Add(1)
+					n++
 				}
+				return nil
 			})
 		}
-		working.Wait()
-		took := time.Since(begin)
-		if err := failed.Load(); err != nil {
-			return 0, *err
-		}
-		return float64(calls.Load()) / took.Seconds(), nil
+		err := group.Wait()
+		return calls.Load(), err
 	}
 }
