@@ -42,6 +42,7 @@ import (
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/limitmeter"
 	"github.com/shiplane/limits/libs/ruleset"
 )
 
@@ -108,7 +109,7 @@ type check struct {
 // ServeHTTP limits one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
-		h.refuse(w, r, &refusal{meter.VerdictBadRequest, meter.ByRequest,
+		h.refuse(w, r, &refusal{limitmeter.VerdictBadRequest, limitmeter.ByRequest,
 			httplimit.NewProblem(http.StatusMethodNotAllowed, CodeMethod, "This gateway is no tunnel.")}, nil)
 		return
 	}
@@ -144,7 +145,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		h.Logger.Error("no subject can be made of a caller", "error", err)
-		h.refuse(w, r, &refusal{meter.VerdictError, meter.ByRequest, httplimit.NewProblem(http.StatusInternalServerError, CodeInternal, "")}, nil)
+		h.refuse(w, r, &refusal{limitmeter.VerdictError, limitmeter.ByRequest, httplimit.NewProblem(http.StatusInternalServerError, CodeInternal, "")}, nil)
 		return
 	}
 	h.limit(w, r, rules, route, &caller, refused)
@@ -156,8 +157,8 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, refused *refusal)
 		h.refuse(w, r, refused, nil)
 		return
 	}
-	h.Meter.Verdict(r.Context(), limit.Allowed.String(), meter.ByOff)
-	access.Answered(r.Context(), limit.Allowed.String(), meter.ByOff)
+	h.Meter.Verdict(r.Context(), limit.Allowed.String(), limitmeter.ByOff)
+	access.Answered(r.Context(), limit.Allowed.String(), limitmeter.ByOff)
 	h.Upstream.ServeHTTP(w, r)
 }
 

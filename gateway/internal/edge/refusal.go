@@ -10,10 +10,10 @@ import (
 
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/jwks"
-	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/httplimit"
+	"github.com/shiplane/limits/libs/limitmeter"
 )
 
 // The codes of refusals that no limit makes; respond, userfield and httplimit have more.
@@ -43,7 +43,7 @@ func unidentified(err error) *refusal {
 	if err == nil {
 		return nil
 	}
-	why := &refusal{verdict: meter.VerdictUnauthorized, by: meter.ByIdentity}
+	why := &refusal{verdict: limitmeter.VerdictUnauthorized, by: limitmeter.ByIdentity}
 	unauthorized := func(code, detail string) {
 		why.problem = httplimit.NewProblem(http.StatusUnauthorized, code, detail)
 	}
@@ -79,21 +79,21 @@ func unreadable(err error) *refusal {
 	if code == userfield.CodeBodyTimeout {
 		status = http.StatusRequestTimeout
 	}
-	return &refusal{meter.VerdictBadRequest, meter.ByRequest, httplimit.NewProblem(status, code, detail)}
+	return &refusal{limitmeter.VerdictBadRequest, limitmeter.ByRequest, httplimit.NewProblem(status, code, detail)}
 }
 
 // busy refuses a request whose body there is no memory for.
 func busy() *refusal {
 	p := httplimit.NewProblem(http.StatusServiceUnavailable, CodeBusy, "Too many logins are being read at once.")
 	p.RetryAfter = 1
-	return &refusal{meter.VerdictError, meter.ByRequest, p}
+	return &refusal{limitmeter.VerdictError, limitmeter.ByRequest, p}
 }
 
 // noRules refuses a request while there are no rules to decide it by.
 func noRules() *refusal {
 	p := httplimit.NewProblem(http.StatusServiceUnavailable, CodeNoRules, "The rules that requests are decided by cannot be had at the moment.")
 	p.RetryAfter = 1
-	return &refusal{meter.VerdictError, meter.ByRequest, p}
+	return &refusal{limitmeter.VerdictError, limitmeter.ByRequest, p}
 }
 
 // plansLogged bounds the names that a planLog remembers: they may come from

@@ -12,10 +12,10 @@ import (
 
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/jwks"
-	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/respond"
 	"github.com/shiplane/limits/gateway/internal/userfield"
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/limitmeter"
 	"github.com/shiplane/limits/libs/ruleset"
 )
 
@@ -39,7 +39,7 @@ func TestEachReasonHasItsAnswer(t *testing.T) {
 		if p := why.problem; p.Status != c.status || p.Code != c.code || !strings.Contains(p.Detail, c.detail) || (p.RetryAfter > 0) != (c.status == 503) {
 			t.Errorf("%v: %+v", c.err, p)
 		}
-		if why.verdict != meter.VerdictUnauthorized || why.by != meter.ByIdentity {
+		if why.verdict != limitmeter.VerdictUnauthorized || why.by != limitmeter.ByIdentity {
 			t.Errorf("%v: counted as %s by %s", c.err, why.verdict, why.by)
 		}
 	}

@@ -1,4 +1,4 @@
-package meter_test
+package limitmeter_test
 
 import (
 	"log/slog"
@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
+	"github.com/shiplane/limits/libs/limitmeter"
 	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/store/memory"
 	"github.com/shiplane/limits/libs/telemetry"
@@ -24,8 +24,7 @@ func TestLimiterCanBeWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		none := func() int64 { return 0 }
-		m, err := meter.New(metrics.Provider(), none, none)
+		m, err := limitmeter.New(metrics.Provider(), "gateway")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +72,7 @@ func TestLimiterCanBeWatched(t *testing.T) {
 	})
 }
 
-func newLimiter(t *testing.T, counters store.Store, m *meter.Meter) *limiter.Limiter {
+func newLimiter(t *testing.T, counters store.Store, m *limitmeter.Meter) *limiter.Limiter {
 	t.Helper()
 	l, err := limiter.New(limiter.Config{Store: counters, Observer: m})
 	if err != nil {

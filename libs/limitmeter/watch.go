@@ -1,4 +1,4 @@
-package meter
+package limitmeter
 
 import (
 	"context"
@@ -19,14 +19,14 @@ type tokens struct {
 // The figures that only grow, and those that are of now.
 var (
 	sums = []tokens{
-		{"shiplane_gateway_leased_tokens", "Tokens that the store granted this gateway, for requests that waited and ahead of others.", func(r *limiter.RuleStats) int64 { return r.Leased }},
-		{"shiplane_gateway_returned_tokens", "Of the leased tokens those that the store was given back unspent.", func(r *limiter.RuleStats) int64 { return r.Returned }},
-		{"shiplane_gateway_lost_tokens", "Of the leased tokens those that were neither spent nor given back: their window ended, or the call that brought them back failed.", func(r *limiter.RuleStats) int64 { return r.Lost }},
-		{"shiplane_gateway_contention_holds", "Times that the store found a caller's counter short, and this gateway leaves it alone for a while.", func(r *limiter.RuleStats) int64 { return r.Holds }},
+		{"leased_tokens", "Tokens that the store granted this process, for requests that waited and ahead of others.", func(r *limiter.RuleStats) int64 { return r.Leased }},
+		{"returned_tokens", "Of the leased tokens those that the store was given back unspent.", func(r *limiter.RuleStats) int64 { return r.Returned }},
+		{"lost_tokens", "Of the leased tokens those that were neither spent nor given back: their window ended, or the call that brought them back failed.", func(r *limiter.RuleStats) int64 { return r.Lost }},
+		{"contention_holds", "Times that the store found a caller's counter short, and this process leaves it alone for a while.", func(r *limiter.RuleStats) int64 { return r.Holds }},
 	}
 	gauges = []tokens{
-		{"shiplane_gateway_held_tokens", "Tokens on lease in this gateway. Over all gateways it is what may be admitted late, above the limit.", func(r *limiter.RuleStats) int64 { return r.Held }},
-		{"shiplane_gateway_stranded_tokens", "Of the held tokens those that nobody has asked for within a second and no demand supports: they go back half a second later.", func(r *limiter.RuleStats) int64 { return r.Stranded }},
+		{"held_tokens", "Tokens on lease in this process. Over all of a region it is what may be admitted late, above the limit.", func(r *limiter.RuleStats) int64 { return r.Held }},
+		{"stranded_tokens", "Of the held tokens those that nobody has asked for within a second and no demand supports: they go back half a second later.", func(r *limiter.RuleStats) int64 { return r.Stranded }},
 	}
 )
 
@@ -36,21 +36,21 @@ func (m *Meter) Watch(stats func() limiter.Stats) error {
 	var faults []error
 	var all []metric.Observable
 	counter := func(name, description string) metric.Int64ObservableCounter {
-		c, err := m.meter.Int64ObservableCounter(name, metric.WithDescription(description))
+		c, err := m.meter.Int64ObservableCounter(m.prefix+name, metric.WithDescription(description))
 		faults, all = append(faults, err), append(all, c)
 		return c
 	}
-	w.calls = counter("shiplane_gateway_store_asks", "Calls to the counters, for a request that waited or for an errand: hand-backs, and what is counted later.")
+	w.calls = counter("store_asks", "Calls to the counters, for a request that waited or for an errand: hand-backs, and what is counted later.")
 	for _, t := range sums {
 		w.figures = append(w.figures, figure{counter(t.name, t.description), t.of})
 	}
 	for _, t := range gauges {
-		g, err := m.meter.Int64ObservableGauge(t.name, metric.WithDescription(t.description))
+		g, err := m.meter.Int64ObservableGauge(m.prefix+t.name, metric.WithDescription(t.description))
 		faults, all = append(faults, err), append(all, g)
 		w.figures = append(w.figures, figure{g, t.of})
 	}
-	hot, err := m.meter.Float64ObservableGauge("shiplane_gateway_hot_admitted_ratio",
-		metric.WithDescription("Of each rule's hottest caller: what this gateway admitted in the last whole 10 s, of burst + rate · 10 s (of a window or log: its limit, as often as it fits)."))
+	hot, err := m.meter.Float64ObservableGauge(m.prefix+"hot_admitted_ratio",
+		metric.WithDescription("Of each rule's hottest caller: what this process admitted in the last whole 10 s, of burst + rate · 10 s (of a window or log: its limit, as often as it fits)."))
 	w.hot = hot
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return err
