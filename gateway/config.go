@@ -2,17 +2,17 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/shiplane/limits/gateway/internal/edge"
 	"github.com/shiplane/limits/gateway/internal/jwks"
+	"github.com/shiplane/limits/libs/command"
+	"github.com/shiplane/limits/libs/counters"
 	"github.com/shiplane/limits/libs/ruleset"
+	"github.com/shiplane/limits/libs/ruleset/rulesource"
+	"github.com/shiplane/limits/libs/serve"
+	"github.com/shiplane/limits/libs/telemetry"
 )
 
 // flags is the command line of the gateway as text: it is read in one go by
@@ -23,12 +23,15 @@ type flags struct {
 
 	proxyFlags `embed:""`
 
-	ruleFlags `embed:""`
+	Rules  string `placeholder:"FILE|URL,..." help:"Rule file, followed while running; or the rules service, by the URLs of its instances, as http://HOST:8082[,http://HOST2:8082]. Needs --upstream."`
+	Domain string `default:"public-api" placeholder:"NAME" help:"Domain whose rules the rules service is asked for; a rule file names its own (default public-api)."`
+
+	rulesource.ServiceFlags `embed:""`
 
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
 	RequireKey bool   `help:"Answer 401 to requests without an account: a known key, account header or token (default: they are anonymous)."`
 
-	storeFlags `embed:""`
+	counters.StoreFlags `embed:""`
 
 	Mode string `default:"enforce" placeholder:"enforce|shadow|off" help:"enforce; shadow: evaluate and count, but refuse and show nothing; off: do not ask the limiter. Keys are checked in all of them (default enforce)."`
 
@@ -37,14 +40,12 @@ type flags struct {
 
 	LoginBodyMax string `default:"65536" placeholder:"BYTES" help:"Largest body of a route whose rules count by user, 1 to 16777216 bytes; other bodies are not bounded (default 65536)."`
 
-	DrainDelay   string `default:"0s" placeholder:"DURATION" help:"On SIGTERM, how long to serve on while /readyz says no, 0s to 10m (default 0s)."`
-	DrainTimeout string `default:"30s" placeholder:"DURATION" help:"Then, how long requests in flight may take before they are cut, 0s to 1h (default 30s)."`
+	command.DrainFlags     `embed:""`
+	command.LogFlags       `embed:""`
+	command.TelemetryFlags `embed:""`
+	observeFlags           `embed:""`
 
-	LogFormat string `default:"text" placeholder:"text|json" help:"Format of the log on standard error (default text)."`
-	LogLevel  string `default:"info" placeholder:"debug|info|warn|error" help:"Least severe level to log (default info)."`
-	Pprof     bool   `help:"Serve /debug/pprof/ on --admin."`
-
-	observeFlags `embed:""`
+	Pprof bool `help:"Serve /debug/pprof/ on --admin."`
 }
 
 // Help is shown by gateway --help.
@@ -62,12 +63,12 @@ type Config struct {
 	Listen, Admin string // HOST:PORT
 	Demo          bool   // no upstream, rules or keys were given
 
-	Rules      RulesConfig
+	Rules      rulesource.Config
 	Keys       string // path; "" for none
 	RequireKey bool
 
 	Proxy   ProxyConfig
-	Store   StoreConfig
+	Store   counters.Config
 	Observe ObserveConfig
 
 	Trusted       []netip.Prefix
@@ -86,19 +87,14 @@ type Config struct {
 	DeniedBodyType string
 	LoginBodyMax   int64
 
-	DrainDelay, DrainTimeout time.Duration
-
-	LogJSON  bool
-	LogLevel slog.Level
-	Pprof    bool
+	Drain  serve.Config // without a logger
+	Log    command.Log
+	Export telemetry.Export
+	Pprof  bool
 }
 
-// Bounds of flags.
-const (
-	drainDelayMax   = 10 * time.Minute
-	drainTimeoutMax = time.Hour
-	loginBodyMaxMax = 16 << 20 // bytes; each login in flight may hold as much
-)
+// loginBodyMaxMax bounds --login-body-max: each login in flight may hold as much.
+const loginBodyMaxMax = 16 << 20 // bytes
 
 // config checks the flags; the error names every fault, each with its flag, and
 // those of the files that the flags name: whoever mends the one can mend the other.
@@ -112,42 +108,36 @@ func (f *flags) config() (Config, error) {
 }
 
 func (f *flags) read() (Config, []error) {
-	var faults []error
-	fault := func(flag, value, problem string) {
-		faults = append(faults, fmt.Errorf("--%s %q: %s", flag, value, problem))
-	}
+	var faults command.Faults
+	fault := faults.Add
 	cfg := Config{
 		Listen: f.Listen, Admin: f.Admin, Keys: f.Keys, RequireKey: f.RequireKey,
 		Pprof: f.Pprof, Mode: edge.Mode(f.Mode),
 		Demo: !f.upstreamGiven() && f.Rules == "" && f.Keys == "",
 	}
-	f.addresses(&cfg, fault)
+	f.addresses(&cfg, &faults)
 	f.files(&cfg, fault)
-	f.identityFlags.read(&cfg, fault)
-	cfg.Rules = f.ruleFlags.config(&f.storeFlags, cfg.Naming, fault)
+	f.identityFlags.read(&cfg, &faults)
+	f.CheckRules(rulesource.IsService(f.Rules), &faults)
+	pod := rulesource.Pod{Name: f.PodName(), Region: f.Region, Copies: f.StateDir}
+	cfg.Rules = f.ServiceFlags.Config(f.Rules, f.Domain, pod, cfg.Naming, &faults)
 	f.answerFlags.read(&cfg, fault)
 	f.choices(&cfg, fault)
-	cfg.Proxy = f.proxyFlags.config(fault)
-	cfg.Store = f.storeFlags.config(fault)
-	cfg.Observe = f.observeFlags.config(fault)
-	cfg.DrainDelay = duration("drain-delay", f.DrainDelay, drainDelayMax, fault)
-	cfg.DrainTimeout = duration("drain-timeout", f.DrainTimeout, drainTimeoutMax, fault)
-	var err error
-	if cfg.LoginBodyMax, err = strconv.ParseInt(f.LoginBodyMax, 10, 64); err != nil || cfg.LoginBodyMax < 1 || cfg.LoginBodyMax > loginBodyMaxMax {
-		fault("login-body-max", f.LoginBodyMax, fmt.Sprintf("want 1 to %d bytes", loginBodyMaxMax))
-	}
+	cfg.Proxy = f.proxyFlags.config(&faults)
+	cfg.Store = f.StoreFlags.Config(&faults)
+	cfg.Observe = f.observeFlags.config(&faults)
+	cfg.Drain, cfg.Log, cfg.Export = f.DrainFlags.Config(&faults), f.LogFlags.Config(&faults), f.TelemetryFlags.Config(&faults)
+	cfg.LoginBodyMax = faults.Int("login-body-max", f.LoginBodyMax, 1, loginBodyMaxMax)
 	return cfg, faults
 }
 
 type faultFunc func(flag, value, problem string)
 
-func (f *flags) addresses(cfg *Config, fault faultFunc) {
+func (f *flags) addresses(cfg *Config, faults *command.Faults) {
 	for _, a := range [...]struct{ flag, value string }{{"listen", f.Listen}, {"admin", f.Admin}} {
-		host, port, err := net.SplitHostPort(a.value)
-		if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
-			fault(a.flag, a.value, "want HOST:PORT with a port of 0 (any free one) to 65535")
-		} else if cfg.Demo && !loopback(host) {
-			fault(a.flag, a.value, "the demo's keys are known to everybody, so it listens on 127.0.0.1, ::1 or localhost only; give --upstream and --rules")
+		faults.Address(a.flag, a.value)
+		if host, _, err := net.SplitHostPort(a.value); err == nil && cfg.Demo && !command.Loopback(host) {
+			faults.Add(a.flag, a.value, "the demo's keys are known to everybody, so it listens on 127.0.0.1, ::1 or localhost only; give --upstream and --rules")
 		}
 	}
 }
@@ -170,26 +160,6 @@ func (f *flags) choices(cfg *Config, fault faultFunc) {
 	default:
 		fault("mode", f.Mode, "want enforce, shadow or off")
 	}
-	switch f.LogFormat {
-	case "text", "json":
-		cfg.LogJSON = f.LogFormat == "json"
-	default:
-		fault("log-format", f.LogFormat, "want text or json")
-	}
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	level, ok := levels[f.LogLevel]
-	if !ok {
-		fault("log-level", f.LogLevel, "want debug, info, warn or error")
-	}
-	cfg.LogLevel = level
-}
-
-func duration(flag, text string, most time.Duration, fault faultFunc) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > most {
-		fault(flag, text, fmt.Sprintf("want a duration of 0s to %v, as in 30s", most))
-	}
-	return d
 }
 
 // parsePrefix reads a CIDR or a single address; one of IPv4 mapped into IPv6 as
@@ -208,20 +178,4 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-mapped)
 	}
 	return prefix.Masked(), nil
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
-}
-
-// withoutUser cuts what stands before an @.
-func withoutUser(text string) string {
-	if at := strings.LastIndexByte(text, '@'); at >= 0 {
-		return "…" + text[at:]
-	}
-	return text
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shiplane/limits/libs/counters"
 	"github.com/shiplane/limits/libs/testenv"
 	"github.com/shiplane/limits/libs/testenv/envtest"
 	"github.com/shiplane/limits/libs/testenv/tcpproxy"
@@ -24,7 +25,7 @@ func TestFirstRequestsFindTheStore(t *testing.T) {
 	begin := time.Now()
 	g := start(t, echoes, "--store", "redis://"+c.Addresses()[0], "--store-timeout=1s")
 	poll(t, "the gateway is ready", g.ready)
-	if took := time.Since(begin); took >= storePatience {
+	if took := time.Since(begin); took >= counters.Patience {
 		t.Skipf("this machine needed %v to connect: the gateway waited no longer", took)
 	}
 	for _, name := range []string{"ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal"} { // on all shards

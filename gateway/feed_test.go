@@ -205,7 +205,7 @@ func TestCheckAsksTheService(t *testing.T) {
 	service := startRules(t, "")
 	keys := filepath.Join(t.TempDir(), "keys")
 	replace(t, keys, testKeys("small-1"))
-	t.Setenv(tokenVariable, service.secret)
+	t.Setenv("SHIPLANE_RULES_TOKEN", service.secret)
 	out, _ := printed(t, 0, "check", "--rules", service.server.URL, "--keys", keys)
 	if !strings.Contains(out, service.server.URL+": no faults. Domain public-api") || !strings.Contains(out, "small-global") {
 		t.Errorf("printed\n%s", out)
@@ -215,7 +215,7 @@ func TestCheckAsksTheService(t *testing.T) {
 	if !strings.Contains(problems, `"gold": no such plan`) {
 		t.Errorf("told\n%s", problems)
 	}
-	t.Setenv(tokenVariable, "wrong")
+	t.Setenv("SHIPLANE_RULES_TOKEN", "wrong")
 	if _, problems := printed(t, 2, "check", "--rules", service.server.URL); !strings.Contains(problems, "unauthenticated") {
 		t.Errorf("told\n%s", problems)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/gateway/internal/keys"
+	"github.com/shiplane/limits/libs/command"
 )
 
 // deadline bounds what a test waits for; only a failing test comes near it.
@@ -126,7 +127,7 @@ func startBefore(t *testing.T, upstream string, flags ...string) *running {
 func configOf(t *testing.T, args ...string) Config {
 	t.Helper()
 	cmd := &commands{}
-	if _, err := parse(cmd, args, io.Discard, io.Discard); err != nil {
+	if _, err := command.Parse("gateway", "run", cmd, args, io.Discard, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := cmd.Run.config()

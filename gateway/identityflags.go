@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,7 +10,8 @@ import (
 
 	"github.com/shiplane/limits/gateway/internal/identity"
 	"github.com/shiplane/limits/gateway/internal/jwks"
-	"github.com/shiplane/limits/libs/ruleset"
+	"github.com/shiplane/limits/libs/command"
+	"github.com/shiplane/limits/libs/ruleset/rulesource"
 )
 
 // identityFlags say how callers are told, each source being off unless it is
@@ -20,7 +19,6 @@ import (
 type identityFlags struct {
 	TrustedProxies string `placeholder:"CIDR,..." help:"Proxies whose headers about their clients are believed (default none: the client is who connects)."`
 	ClientIPHeader string `name:"client-ip-header" default:"X-Forwarded-For" placeholder:"NAME" help:"The one header in which trusted proxies name the client's address: X-Forwarded-For, Forwarded, or one that holds a single address, as X-Real-Ip (default X-Forwarded-For)."`
-	IPv6Prefix     string `name:"ipv6-prefix" env:"SHIPLANE_IPV6_PREFIX" default:"64" placeholder:"BITS" help:"How much of an IPv6 address is one caller, 16 to 128 bits (default 64)."`
 	AccountHeader  string `placeholder:"NAME" help:"Header in which trusted proxies name the account (default none)."`
 	PlanHeader     string `placeholder:"NAME" help:"Header in which they name its plan. Needs --account-header."`
 	DefaultPlan    string `placeholder:"ID" help:"Plan of accounts whose header or token names none (default: they are limited as anonymous callers are)."`
@@ -33,19 +31,18 @@ type identityFlags struct {
 	JWTPlanClaim    string `name:"jwt-plan-claim" default:"plan" placeholder:"NAME" help:"Claim that holds its plan (default plan)."`
 	JWTLeeway       string `name:"jwt-leeway" default:"30s" placeholder:"DURATION" help:"By which the issuer's clock may differ, 0s to 5m (default 30s)."`
 
-	ExactUserNames bool `help:"Count user names apart that differ in upper and lower case only (default: they are one user)."`
+	rulesource.NamingFlags `embed:""`
 }
 
 // Bounds of identity flags.
 const (
-	ipv6PrefixMin  = 16
-	ipv6PrefixMax  = 128
 	jwksRefreshMin = 10 * time.Second
 	jwksRefreshMax = 24 * time.Hour
 	jwtLeewayMax   = 5 * time.Minute
 )
 
-func (f *identityFlags) read(cfg *Config, fault faultFunc) {
+func (f *identityFlags) read(cfg *Config, faults *command.Faults) {
+	fault := faults.Add
 	for text := range listed(f.TrustedProxies) {
 		prefix, err := parsePrefix(text)
 		if err != nil {
@@ -54,14 +51,10 @@ func (f *identityFlags) read(cfg *Config, fault faultFunc) {
 		}
 		cfg.Trusted = append(cfg.Trusted, prefix)
 	}
-	bits, err := strconv.Atoi(f.IPv6Prefix)
-	if err != nil || bits < ipv6PrefixMin || bits > ipv6PrefixMax {
-		fault("ipv6-prefix", f.IPv6Prefix, fmt.Sprintf("want %d to %d bits", ipv6PrefixMin, ipv6PrefixMax))
-	}
-	cfg.Naming = ruleset.Naming{IPv6Prefix: bits, ExactUsers: f.ExactUserNames}
+	cfg.Naming = f.Naming(faults)
 	cfg.DefaultPlan = f.DefaultPlan
 	f.headers(cfg, fault)
-	f.tokens(cfg, fault)
+	f.tokens(cfg, faults)
 	if cfg.RequireKey && !cfg.Demo && cfg.Keys == "" && cfg.AccountHeader == "" && cfg.Tokens == nil {
 		fault("require-key", "true", "nobody could enter: give --keys, --account-header or --jwks")
 	}
@@ -111,12 +104,10 @@ func (f *identityFlags) headers(cfg *Config, fault faultFunc) {
 	}
 }
 
-func (f *identityFlags) tokens(cfg *Config, fault faultFunc) {
-	refresh, err := time.ParseDuration(f.JWKSRefresh)
-	if err != nil || refresh < jwksRefreshMin || refresh > jwksRefreshMax {
-		fault("jwks-refresh", f.JWKSRefresh, fmt.Sprintf("want a duration of %v to %v, as in 5m", jwksRefreshMin, jwksRefreshMax))
-	}
-	leeway := duration("jwt-leeway", f.JWTLeeway, jwtLeewayMax, fault)
+func (f *identityFlags) tokens(cfg *Config, faults *command.Faults) {
+	fault := faults.Add
+	refresh := faults.Duration("jwks-refresh", f.JWKSRefresh, jwksRefreshMin, jwksRefreshMax)
+	leeway := faults.Duration("jwt-leeway", f.JWTLeeway, 0, jwtLeewayMax)
 	if f.JWKS == "" {
 		for _, unused := range [...]struct{ flag, value string }{{"jwt-issuer", f.JWTIssuer}, {"jwt-audience", f.JWTAudience}} {
 			if unused.value != "" {
@@ -127,7 +118,7 @@ func (f *identityFlags) tokens(cfg *Config, fault faultFunc) {
 	}
 	if jwks.IsURL(f.JWKS) {
 		if err := jwks.CheckURL(f.JWKS); err != nil {
-			fault("jwks", withoutUser(f.JWKS), err.Error())
+			fault("jwks", command.WithoutUser(f.JWKS), err.Error())
 		}
 	}
 	if f.JWTIssuer == "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/shiplane/limits/gateway/internal/identity"
+	"github.com/shiplane/limits/libs/command"
 )
 
 // TestSourcesThatCouldNotWorkAreRefused: a header that nobody may send, a token that
@@ -33,8 +34,8 @@ func TestSourcesThatCouldNotWorkAreRefused(t *testing.T) {
 		{[]string{"--trusted-proxies=10.0.0.1", "--account-header=X-A", "--plan-header=X-P", "--default-plan=a", "--require-key"}, ""},
 		{[]string{"--require-key"}, `--require-key "true": nobody could enter`},
 		{[]string{"--default-plan=gold"}, `--default-plan "gold": belongs to --account-header or --jwks`},
-		{[]string{"--ipv6-prefix=8"}, `--ipv6-prefix "8": want 16 to 128 bits`},
-		{[]string{"--ipv6-prefix=129"}, `--ipv6-prefix "129": want 16 to 128 bits`},
+		{[]string{"--ipv6-prefix=8"}, `--ipv6-prefix "8": want a whole number of 16 to 128`},
+		{[]string{"--ipv6-prefix=129"}, `--ipv6-prefix "129": want a whole number of 16 to 128`},
 		{[]string{"--jwks=keys.json"}, `--jwt-issuer "": is missing`},
 		{[]string{"--jwt-issuer=me"}, `--jwt-issuer "me": needs --jwks`},
 		{[]string{"--jwt-audience=me"}, `--jwt-audience "me": needs --jwks`},
@@ -51,7 +52,7 @@ func TestSourcesThatCouldNotWorkAreRefused(t *testing.T) {
 		{[]string{"--cors-origins=*,https://a.example"}, `want * alone`},
 	} {
 		cmd := &commands{}
-		if _, err := parse(cmd, append(good, c.flags...), nil, nil); err != nil {
+		if _, err := command.Parse("gateway", "run", cmd, append(good, c.flags...), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		_, faults := cmd.Run.read()

@@ -77,7 +77,7 @@ func (c *keyCommand) run(stdout io.Writer) error {
 	if len(faults) > 0 {
 		return serve.Usage(combine(faults))
 	}
-	if err := cfg.Store.secrets(); err != nil {
+	if err := cfg.Store.Secrets(); err != nil {
 		return serve.Usage(err)
 	}
 	rules := in.rules.Current()

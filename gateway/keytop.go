@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/shiplane/limits/libs/counters"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/serve"
@@ -38,17 +39,17 @@ type topKey struct {
 	rules   string // ids with commas, as they were asked for
 }
 
-// openCountedStore is openStore whose calls are counted, if they leave the
+// openCountedStore is counters.Open whose calls are counted, if they leave the
 // process: beside a call over a network the count costs nothing.
-func openCountedStore(process *serve.Process, cfg StoreConfig, provider metric.MeterProvider, log *slog.Logger) (*counters, *topStore, error) {
-	c, err := openStore(process, cfg, provider, log)
+func openCountedStore(process *serve.Process, cfg counters.Config, provider metric.MeterProvider, log *slog.Logger) (*counters.Counters, *topStore, error) {
+	c, err := counters.Open(process, cfg, provider, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	calls, err := topk.New[topKey](topKept, topWindow)
-	top := &topStore{Store: c.store, calls: calls, start: time.Now()}
-	if !c.local {
-		c.store = top
+	top := &topStore{Store: c.Store, calls: calls, start: time.Now()}
+	if !c.Local {
+		c.Store = top
 	}
 	return c, top, err
 }

@@ -7,8 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/serve"
 )
 
@@ -22,9 +21,6 @@ type commands struct {
 	Key     keyCommand     `cmd:"" help:"Print what the store holds of one account, address or user."`
 }
 
-// errHelp ends a command line that asked for help only.
-var errHelp = errors.New("help was shown")
-
 // Main runs the command line args and returns the exit code: 0 after a clean end,
 // 1 after a failure, 2 if the command line or what it names is wrong.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -37,9 +33,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	cmd := &commands{}
-	selected, err := parse(cmd, args, stdout, stderr)
+	selected, err := command.Parse("gateway", "run", cmd, args, stdout, stderr)
 	switch {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, command.ErrHelp):
 		return nil
 	case err != nil:
 		return serve.Usage(err)
@@ -59,31 +55,4 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	ctx, stop := serve.UntilSignal(context.Background())
 	defer stop()
 	return Run(ctx, cfg, Output{Stdout: stdout, Stderr: stderr})
-}
-
-// parse fills cmd from args and the environment and returns the selected command.
-func parse(cmd *commands, args []string, stdout, stderr io.Writer) (selected string, err error) {
-	helped := false
-	parser, err := kong.New(cmd,
-		kong.Name("gateway"),
-		kong.DefaultEnvars("SHIPLANE"),
-		kong.Writers(stdout, stderr),
-		kong.WithHyphenPrefixedParameters(true), // a value of -1s is a fault of its own
-		kong.Exit(func(int) { helped = true }),  // kong exits after --help
-	)
-	if err != nil {
-		return "", fmt.Errorf("the command line's definition: %w", err)
-	}
-	// kong shows the flags of the default command only where it is named.
-	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
-		args = []string{"run", args[0]}
-	}
-	parsed, err := parser.Parse(args)
-	switch {
-	case helped:
-		return "", errHelp
-	case err != nil:
-		return "", fmt.Errorf("%w (gateway --help tells what there is)", err)
-	}
-	return parsed.Command(), nil
 }

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is a gateway in a process of its own.
-func command(t *testing.T, args ...string) *exec.Cmd {
+// inProcess is a gateway in a process of its own.
+func inProcess(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")
 	replace(t, rules, testRules)
-	c := command(t, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--upstream", upstream.URL, "--rules", rules)
+	c := inProcess(t, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--upstream", upstream.URL, "--rules", rules)
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestBadCommandLinesExitWith2(t *testing.T) {
 		}, []string{
 			`--mode "on": want enforce, shadow or off`, `--drain-delay "-1s": want a duration of 0s to 10m0s`, `--drain-timeout "soon"`,
 			`--log-level "loud": want debug, info, warn or error`, `--log-format "xml": want text or json`,
-			`--login-body-max "0": want 1 to 16777216 bytes`, `--trusted-proxies "10.0.0.0/33"`, `--listen "8080": want HOST:PORT`,
+			`--login-body-max "0": want a whole number of 1 to 16777216`, `--trusted-proxies "10.0.0.0/33"`, `--listen "8080": want HOST:PORT`,
 			`--admin "127.0.0.1:70000"`, `--upstream "": is missing`, "11 faults",
 		}},
 		{"a password in a flag", []string{"--upstream=http://me:secret@h", "--rules", good}, []string{"--upstream", "must not hold a user or password"}},
@@ -189,7 +189,7 @@ func TestEnvironmentIsReadAndFlagsWin(t *testing.T) {
 	t.Setenv("SHIPLANE_DRAIN_DELAY", "5s")
 	t.Setenv("SHIPLANE_X_RATELIMIT_HEADERS", "true")
 	cfg := configOf(t, "--mode=off")
-	if cfg.Mode != "off" || cfg.DrainDelay.String() != "5s" || !cfg.Legacy {
+	if cfg.Mode != "off" || cfg.Drain.DrainDelay.String() != "5s" || !cfg.Legacy {
 		t.Errorf("configuration is %+v", cfg)
 	}
 }
@@ -229,7 +229,7 @@ func TestHashedKeyCanBeUsed(t *testing.T) {
 // TestDemoRunsAndSaysSo: without flags the embedded rules, keys and upstream work
 // together, and what is printed names the addresses to try.
 func TestDemoRunsAndSaysSo(t *testing.T) {
-	c := command(t, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0")
+	c := inProcess(t, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0")
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	stdout, err := c.StdoutPipe()

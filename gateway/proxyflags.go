@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/gateway/internal/proxy"
+	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/ruleset"
 	"github.com/shiplane/limits/libs/serve"
 )
@@ -47,14 +48,12 @@ const (
 	upstreamsMax       = 1000 // URLs in all
 )
 
-func (f *proxyFlags) config(fault faultFunc) ProxyConfig {
+func (f *proxyFlags) config(faults *command.Faults) ProxyConfig {
+	fault := faults.Add
 	cfg := ProxyConfig{
 		UpstreamHealth: f.UpstreamHealth, StrictPaths: f.StrictPaths, TLSCert: f.TLSCert, TLSKey: f.TLSKey,
-		UpstreamTimeout: duration("upstream-timeout", f.UpstreamTimeout, upstreamTimeoutMax, fault),
-	}
-	var err error
-	if cfg.ClientTimeout, err = time.ParseDuration(f.ClientTimeout); err != nil || cfg.ClientTimeout < clientTimeoutMin || cfg.ClientTimeout > clientTimeoutMax {
-		fault("client-timeout", f.ClientTimeout, fmt.Sprintf("want a duration of %v to %v, as in 30s", clientTimeoutMin, clientTimeoutMax))
+		UpstreamTimeout: faults.Duration("upstream-timeout", f.UpstreamTimeout, 0, upstreamTimeoutMax),
+		ClientTimeout:   faults.Duration("client-timeout", f.ClientTimeout, clientTimeoutMin, clientTimeoutMax),
 	}
 	if p := f.UpstreamHealth; p != "" {
 		if u, err := url.ParseRequestURI(p); err != nil || p[0] != '/' || u.Host != "" {
@@ -90,12 +89,12 @@ func pools(texts []string, fault faultFunc) (made []Pool) {
 			pool.Prefix = strings.TrimSuffix(pool.Prefix, "/")
 		}
 		if seen[pool.Prefix] {
-			fault("upstream", withoutUser(text), fmt.Sprintf("the prefix %q is given twice: list its URLs with commas", pool.Prefix+"/"))
+			fault("upstream", command.WithoutUser(text), fmt.Sprintf("the prefix %q is given twice: list its URLs with commas", pool.Prefix+"/"))
 		}
 		seen[pool.Prefix] = true
 		for text := range strings.SplitSeq(list, ",") {
 			if u, problem := upstreamURL(text); problem != "" {
-				fault("upstream", withoutUser(text), problem)
+				fault("upstream", command.WithoutUser(text), problem)
 			} else {
 				pool.URLs = append(pool.URLs, u)
 			}
@@ -104,7 +103,7 @@ func pools(texts []string, fault faultFunc) (made []Pool) {
 		made = append(made, pool)
 	}
 	if len(made) > 0 && !seen[""] {
-		fault("upstream", withoutUser(strings.Join(texts, " ")), "lacks one for all other paths: give a URL without a prefix")
+		fault("upstream", command.WithoutUser(strings.Join(texts, " ")), "lacks one for all other paths: give a URL without a prefix")
 	}
 	if urls > upstreamsMax {
 		fault("upstream", fmt.Sprintf("%d URLs", urls), fmt.Sprintf("want at most %d", upstreamsMax))

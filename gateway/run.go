@@ -16,7 +16,9 @@ import (
 	"github.com/shiplane/limits/gateway/internal/meter"
 	"github.com/shiplane/limits/gateway/internal/proxy"
 	"github.com/shiplane/limits/gateway/internal/respond"
+	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/limiter"
+	"github.com/shiplane/limits/libs/ruleset/rulesource"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/telemetry"
 )
@@ -32,11 +34,12 @@ type Output struct {
 // Run runs a gateway until ctx ends, and drains it. Its error is a usage error
 // (serve.ExitCode) where a file or address of cfg cannot be used.
 func Run(ctx context.Context, cfg Config, out Output) error {
-	log := newLogger(cfg, out.Stderr)
-	process := serve.New(serve.Config{Logger: log, DrainDelay: cfg.DrainDelay, DrainTimeout: cfg.DrainTimeout})
+	log := cfg.Log.New(out.Stderr)
+	cfg.Drain.Logger = log
+	process := serve.New(cfg.Drain)
 	defer process.Close()
 
-	metrics, tracer, err := openTelemetry(ctx, process, cfg.Observe, log)
+	metrics, tracer, err := command.OpenTelemetry(ctx, process, "gateway", cfg.Export, log)
 	if err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	limits, err := limiter.New(limiter.Config{Store: counters.store, Pods: counters.pods, Unpaced: counters.local, Observer: in.observer(), Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: counters.Store, Pods: counters.Pods, Unpaced: counters.Local, Observer: in.observer(), Logger: log})
 	if err != nil {
 		return err
 	}
@@ -68,10 +71,10 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	})
 	process.Go("upstream health", func(ctx context.Context) error { upstream.Run(ctx); return nil })
 	handler := edge.New(edge.Config{
-		Rules: in.rules, Now: in.now, Decided: in.decided(), Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
+		Rules: in.rules, Now: in.rules.Now, Decided: in.rules.Decided, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,
 		Mode: cfg.Mode, Charge: cfg.Charge, Legacy: cfg.Legacy, BodyMax: cfg.LoginBodyMax,
 	})
-	ready := func() error { return cmp.Or(process.Ready(), in.ready(cfg.Mode), counters.ready()) }
+	ready := func() error { return cmp.Or(process.Ready(), in.ready(cfg.Mode), counters.Ready()) }
 	admin, err := process.Serve("--admin", cfg.Admin, withTop(serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler(), top, limits.Stats))
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 
 // announce tells that everything is served.
 func (in *inputs) announce(cfg Config, out Output, log *slog.Logger, api, admin net.Addr) {
-	_, rules := in.figures()
+	_, rules := in.rules.Figures()
 	log.Info("listening", "api", api.String(), "admin", admin.String(), "mode", string(cfg.Mode),
 		"upstream", upstreams(in.pools), "rules", rules, "keys", in.keys.Current().Len())
 	if cfg.Demo {
@@ -113,7 +116,7 @@ type inputs struct {
 
 func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *slog.Logger) (*inputs, error) {
 	in := &inputs{pools: cfg.Proxy.Pools}
-	revision := func() int64 { revision, _ := in.figures(); return revision }
+	revision := func() int64 { revision, _ := in.rules.Figures(); return revision }
 	known := func() int64 { return int64(in.keys.Current().Len()) }
 	var err error
 	if in.meter, err = meter.New(metrics.Provider(), revision, known); err != nil {
@@ -130,7 +133,7 @@ func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *s
 	if err := combine(faults); err != nil {
 		return nil, serve.Usage(err)
 	}
-	if err := watchFeed(metrics.Provider(), in.feed); err != nil {
+	if err := rulesource.Watch(metrics.Provider(), "gateway", map[string]*rulesource.Source{"": in.rules}); err != nil {
 		return nil, err
 	}
 	if cfg.Demo {
@@ -156,12 +159,4 @@ func (in *files) clients(cfg Config) *identity.Identifier {
 		i.Tokens = in.tokens
 	}
 	return i
-}
-
-func newLogger(cfg Config, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.LogLevel}
-	if cfg.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +102,16 @@ func (f *Faults) Address(flag, text string) string {
 		f.Add(flag, text, "want HOST:PORT with a port of 0 (any free one) to 65535")
 	}
 	return text
+}
+
+// Loopback reports whether a host is this machine's alone: a loopback address, or
+// localhost.
+func Loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback()
 }
 
 // WithoutUser cuts what stands before an @: a URL as it may be shown.

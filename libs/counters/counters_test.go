@@ -1,4 +1,4 @@
-package gateway
+package counters
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A gateway is not ready before its store has answered, unless it has waited for
-// storePatience: a store that is away is what the fail modes are for.
+// A pod is not ready before its store has answered, unless it has waited for
+// Patience: a store that is away is what the fail modes are for.
 func TestReadyAwaitsTheStore(t *testing.T) {
-	const soon = storePatience / 10
+	const soon = Patience / 10
 	for _, c := range []struct {
 		name    string
 		reached time.Duration // after the start; 0: never
 		want    time.Duration
-	}{{"an answer", soon, soon}, {"none", 0, storePatience}} {
+	}{{"an answer", soon, soon}, {"none", 0, Patience}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, reached := &counters{begun: make(chan struct{})}, make(chan struct{})
+				store, reached := &Counters{begun: make(chan struct{})}, make(chan struct{})
 				if c.reached > 0 {
 					time.AfterFunc(c.reached, func() { close(reached) })
 				}
@@ -28,12 +28,12 @@ func TestReadyAwaitsTheStore(t *testing.T) {
 				go store.await(t.Context(), reached)
 				time.Sleep(c.want - time.Nanosecond)
 				synctest.Wait()
-				if store.ready() == nil {
+				if store.Ready() == nil {
 					t.Errorf("ready before %v", c.want)
 				}
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
-				if err := store.ready(); err != nil {
+				if err := store.Ready(); err != nil {
 					t.Errorf("after %v: %v", time.Since(begin), err)
 				}
 			})
@@ -41,13 +41,13 @@ func TestReadyAwaitsTheStore(t *testing.T) {
 	}
 }
 
-// A gateway that ends while it awaits its store does not wait on.
+// A pod that ends while it awaits its store does not wait on.
 func TestEndDoesNotAwaitTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	store := &counters{begun: make(chan struct{})}
+	store := &Counters{begun: make(chan struct{})}
 	store.await(ctx, nil)
-	if err := store.ready(); err != nil {
+	if err := store.Ready(); err != nil {
 		t.Error(err)
 	}
 }

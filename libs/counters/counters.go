@@ -1,0 +1,88 @@
+// Package counters opens the store that a service's flags name: in this process, or
+// a Redis Cluster that the pods of a region share and count each other in.
+package counters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/shiplane/limits/libs/serve"
+	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/memory"
+	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/rediscluster/redismeter"
+)
+
+// Patience is how long a pod that starts is not ready because its store has not
+// answered: closed rules would answer 503. A store that is away for longer is an
+// outage, in which the fail modes serve, and is no reason to keep all pods out of
+// service.
+const Patience = time.Second
+
+// Counters is the store and what the limiter must know of it.
+type Counters struct {
+	Store store.Store
+	Pods  func() int
+	Local bool // in this process: a call costs next to nothing
+
+	begun chan struct{} // closed when the store has answered, or has had its time to
+}
+
+// Ready is why the process should get no requests yet: the store is awaited.
+func (c *Counters) Ready() error {
+	select {
+	case <-c.begun:
+		return nil
+	default:
+		return errors.New("the counter store has not answered yet")
+	}
+}
+
+// await waits for the store's first answer, for Patience at most.
+func (c *Counters) await(ctx context.Context, reached <-chan struct{}) {
+	defer close(c.begun)
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-reached:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Open makes the store. A server that cannot be reached is an outage, not a
+// failure; what cannot be read is a usage error.
+func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log *slog.Logger) (*Counters, error) {
+	if cfg.Redis.URL == "" {
+		s, err := memory.New(memory.Config{})
+		c := &Counters{Store: s, Pods: func() int { return 1 }, Local: true, begun: make(chan struct{})}
+		close(c.begun)
+		return c, err
+	}
+	if err := cfg.Secrets(); err != nil {
+		return nil, serve.Usage(err)
+	}
+	var members *rediscluster.Members
+	meter, err := redismeter.New(provider, func() int { return members.Count() })
+	if err != nil {
+		return nil, err
+	}
+	cfg.Redis.Observer, cfg.Redis.Logger = meter, log
+	s, err := rediscluster.New(cfg.Redis)
+	if err != nil {
+		return nil, serve.Usage(fmt.Errorf("--store: %w", err))
+	}
+	process.OnClose("store", func(context.Context) error { s.Close(); return nil })
+	if members, err = rediscluster.NewMembers(s, cfg.Members); err != nil {
+		return nil, serve.Usage(err)
+	}
+	process.Go("members", func(ctx context.Context) error { members.Run(ctx); return nil })
+	c := &Counters{Store: s, Pods: members.Count, begun: make(chan struct{})}
+	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.Reached()); return nil })
+	return c, nil
+}

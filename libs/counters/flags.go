@@ -1,0 +1,123 @@
+package counters
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/shiplane/limits/libs/command"
+	"github.com/shiplane/limits/libs/filewatch"
+	"github.com/shiplane/limits/libs/store/rediscluster"
+)
+
+// StoreFlags are the flags that say where the counters are, and who shares them.
+type StoreFlags struct {
+	Store        string `default:"memory" placeholder:"memory|redis://HOST:PORT,..." help:"Where counters are kept: memory, in this process, where another process counts on its own; or a Redis Cluster or server that all of a region share: redis://HOST:PORT[,HOST:PORT], rediss:// with TLS (default memory)."`
+	StoreUser    string `placeholder:"NAME" help:"ACL user of the store (default: the store's default user)."`
+	StoreSecret  string `name:"store-password-file" placeholder:"FILE" help:"File that holds the store's password, read again for each connection, so that it may change (default: none)."`
+	StoreCA      string `name:"store-ca" placeholder:"FILE" help:"PEM certificates that the store's is verified against, with rediss:// (default: the system's)."`
+	StoreTimeout string `default:"5ms" placeholder:"DURATION" help:"How long a call to the store may take before the rules' fail modes decide, 1ms to 1s (default 5ms)."`
+
+	Region     string `default:"local" placeholder:"NAME" help:"Region whose pods (gateways and checkers) share the store (default local)."`
+	RegionPods string `default:"1" placeholder:"N" help:"Pods that the region has at least, 1 to 100000: leases and the fallback are sized by the live ones, never by fewer (default 1)."`
+	PodID      string `name:"pod-id" placeholder:"NAME" help:"Name of this pod among the region's (default: the host's name and the process id)."`
+	StateDir   string `placeholder:"DIR" help:"Directory where what must outlive a restart is kept: the count of the region's pods, and the last rules of the rules service (default: nowhere)."`
+}
+
+// Config is a checked configuration of the store; the zero URL is memory.
+type Config struct {
+	Redis    rediscluster.Config
+	Members  rediscluster.MembersConfig
+	CA       string
+	Password string // file
+}
+
+// Bounds of flags.
+const (
+	timeoutMin = time.Millisecond
+	timeoutMax = time.Second
+	podsMax    = 100_000
+
+	passwordMax = 4 << 10 // bytes of the password's file
+)
+
+// Config checks the flags.
+func (f *StoreFlags) Config(faults *command.Faults) Config {
+	cfg := Config{CA: f.StoreCA, Password: f.StoreSecret}
+	timeout := faults.Duration("store-timeout", f.StoreTimeout, timeoutMin, timeoutMax)
+	pods := int(faults.Int("region-pods", f.RegionPods, 1, podsMax))
+	if f.Store == "memory" {
+		return cfg
+	}
+	if !strings.HasPrefix(f.Store, "redis://") && !strings.HasPrefix(f.Store, "rediss://") {
+		faults.Add("store", command.WithoutUser(f.Store), "want memory, redis://HOST:PORT[,HOST:PORT] or rediss://…")
+		return cfg
+	}
+	cfg.Redis = rediscluster.Config{URL: f.Store, Username: f.StoreUser, Timeout: timeout}
+	if err := cfg.Redis.Validate(); err != nil {
+		faults.Add("store", command.WithoutUser(f.Store), err.Error())
+	}
+	cfg.Members = rediscluster.MembersConfig{Region: f.Region, Pod: f.PodID, Least: pods}
+	if cfg.Members.Pod == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			faults.Add("pod-id", "", "is missing, and the host has no name: "+err.Error())
+		}
+		cfg.Members.Pod = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if f.StateDir != "" {
+		cfg.Members.File = filepath.Join(f.StateDir, "region-pods")
+	}
+	return cfg
+}
+
+// PodName is the name that this pod reports by: the same after a restart where the
+// host has one, as a pod of a StatefulSet has.
+func (f *StoreFlags) PodName() string {
+	if f.PodID != "" {
+		return f.PodID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
+}
+
+// Secrets reads the files that the flags name; the password's again whenever the
+// store is signed in to.
+func (cfg *Config) Secrets() error {
+	if cfg.Password != "" {
+		cfg.Redis.Password = passwordFrom(cfg.Password)
+		if _, err := cfg.Redis.Password(); err != nil {
+			return fmt.Errorf("--store-password-file: %w", err)
+		}
+	}
+	if cfg.CA == "" {
+		return nil
+	}
+	roots, err := command.CertPool(cfg.CA)
+	if err != nil {
+		return fmt.Errorf("--store-ca: %w", err)
+	}
+	cfg.Redis.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	return nil
+}
+
+// passwordFrom reads a password from a file each time that it is asked.
+func passwordFrom(file string) func() (string, error) {
+	return func() (string, error) {
+		text, err := filewatch.Read(file, passwordMax)
+		if err != nil {
+			return "", err
+		}
+		password := strings.TrimRight(string(text), "\r\n")
+		if password == "" {
+			return "", fmt.Errorf("%s is empty", file)
+		}
+		return password, nil
+	}
+}
