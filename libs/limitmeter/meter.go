@@ -20,6 +20,7 @@ const (
 	VerdictUnauthorized = "unauthorized" // 401
 	VerdictBadRequest   = "bad_request"  // 400, 405
 	VerdictError        = "error"        // 500
+	VerdictGone         = "gone"         // the caller had left before it was looked at
 	ByIdentity          = "identity"
 	ByRequest           = "request"
 	ByOff               = "off" // --mode off: the limiter was not asked
@@ -29,6 +30,7 @@ const (
 type Meter struct {
 	meter    metric.Meter
 	prefix   string // of all names
+	domains  bool   // rules are told by domain too
 	requests metric.Int64Counter
 	rules    metric.Int64Counter
 	shadow   metric.Int64Counter
@@ -36,8 +38,11 @@ type Meter struct {
 	reloads  metric.Int64Counter
 
 	decided [limit.Unavailable + 1][limit.ByFailClosed + 1][]metric.AddOption
-	series  sync.Map // rule id → *series
+	series  sync.Map // ruleName → *series
 }
+
+// ruleName names a rule among all domains.
+type ruleName struct{ domain, id string }
 
 // series are the labels of one rule, made once: counting allocates nothing.
 type series struct {
@@ -45,10 +50,16 @@ type series struct {
 	wouldAllow, wouldDeny    []metric.AddOption // of shadow
 }
 
-// New makes the instruments of a service, as in "gateway".
-func New(provider metric.MeterProvider, service string) (*Meter, error) {
-	meter := provider.Meter("github.com/shiplane/limits/" + service)
-	m := &Meter{meter: meter, prefix: "shiplane_" + service + "_"}
+// Config says whose decisions are counted.
+type Config struct {
+	Service string // as in "gateway"
+	Domains bool   // it has several domains: a rule's labels are its domain and its id
+}
+
+// New makes the instruments of a service.
+func New(provider metric.MeterProvider, cfg Config) (*Meter, error) {
+	meter := provider.Meter("github.com/shiplane/limits/" + cfg.Service)
+	m := &Meter{meter: meter, prefix: "shiplane_" + cfg.Service + "_", domains: cfg.Domains}
 	var faults []error
 	counter := func(name, description string) metric.Int64Counter {
 		c, err := meter.Int64Counter(m.prefix+name, metric.WithDescription(description))
@@ -75,13 +86,25 @@ func (m *Meter) Gauge(name, description string, value func() int64) error {
 	return err
 }
 
+// ruleLabels returns the labels of a rule.
+func (m *Meter) ruleLabels(domain, id string) []string {
+	if m.domains {
+		return []string{"domain", domain, "rule", id}
+	}
+	return []string{"rule", id}
+}
+
 // labels returns the option of name, value, name, value…
 func labels(pairs ...string) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attributes(pairs...))}
+}
+
+func attributes(pairs ...string) attribute.Set {
 	var set []attribute.KeyValue
 	for i := 0; i+1 < len(pairs); i += 2 {
 		set = append(set, attribute.String(pairs[i], pairs[i+1]))
 	}
-	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(set...))}
+	return attribute.NewSet(set...)
 }
 
 // Decision counts a decision of the limiter. If it is shadowed
@@ -153,11 +176,14 @@ func (m *Meter) Shadow(rule *limit.Rule, requests, short int64) {
 func (m *Meter) Dropped(n int64) { m.dropped.Add(context.Background(), n) }
 
 func (m *Meter) of(rule *limit.Rule) *series {
-	if known, ok := m.series.Load(rule.ID); ok {
+	name := ruleName{rule.Domain, rule.ID}
+	if known, ok := m.series.Load(name); ok {
 		return known.(*series)
 	}
-	of := func(verdict string) []metric.AddOption { return labels("rule", rule.ID, "verdict", verdict) }
-	made, _ := m.series.LoadOrStore(rule.ID, &series{
+	of := func(verdict string) []metric.AddOption {
+		return labels(append(m.ruleLabels(rule.Domain, rule.ID), "verdict", verdict)...)
+	}
+	made, _ := m.series.LoadOrStore(name, &series{
 		allowed: of("allowed"), denied: of("denied"), unknown: of("unknown"),
 		wouldAllow: of("would_allow"), wouldDeny: of("would_deny"),
 	})

@@ -32,7 +32,7 @@ var (
 
 // Watch adds what the limiter counts. stats is asked at each scrape.
 func (m *Meter) Watch(stats func() limiter.Stats) error {
-	w := &watch{stats: stats}
+	w := &watch{stats: stats, labels: m.ruleLabels}
 	var faults []error
 	var all []metric.Observable
 	counter := func(name, description string) metric.Int64ObservableCounter {
@@ -62,6 +62,7 @@ func (m *Meter) Watch(stats func() limiter.Stats) error {
 // watch tells what a limiter counts at each scrape.
 type watch struct {
 	stats   func() limiter.Stats
+	labels  func(domain, id string) []string
 	calls   metric.Int64ObservableCounter
 	figures []figure
 	hot     metric.Float64ObservableGauge
@@ -83,7 +84,7 @@ func (w *watch) observe(_ context.Context, o metric.Observer) error {
 	o.ObserveInt64(w.calls, all.Errands, forErrand)
 	for i := range all.Rules {
 		r := &all.Rules[i]
-		label := metric.WithAttributes(attribute.String("rule", r.ID))
+		label := metric.WithAttributeSet(attributes(w.labels(r.Domain, r.ID)...))
 		for _, f := range w.figures {
 			o.ObserveInt64(f.instrument, f.of(r), label)
 		}

@@ -24,7 +24,7 @@ func TestLimiterCanBeWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := limitmeter.New(metrics.Provider(), "gateway")
+		m, err := limitmeter.New(metrics.Provider(), limitmeter.Config{Service: "gateway"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,6 +124,34 @@ func (p *Process) ServeEndpoint(e Endpoint) (net.Addr, error) {
 	return listener.Addr(), nil
 }
 
+// Server answers at a listener in a way of its own, as one of gRPC does.
+type Server interface {
+	// Serve answers until Drain, and returns nil then.
+	Serve(l net.Listener) error
+	// Drain accepts no more and waits for calls in flight; when ctx ends it cuts
+	// them. It returns when none runs any more, or with an error if it had to cut.
+	Drain(ctx context.Context) error
+}
+
+// ServeWith is Serve with a server of its own kind.
+func (p *Process) ServeWith(flag, address string, s Server) (net.Addr, error) {
+	listener, err := listen(flag, address)
+	if err != nil {
+		return nil, err
+	}
+	p.parts = append(p.parts, part{
+		name: "server of " + flag,
+		time: p.cfg.DrainTimeout,
+		run:  func() error { return s.Serve(listener) },
+		end: func(ctx context.Context) error {
+			err := s.Drain(ctx)
+			_ = listener.Close() // of a server that never served
+			return err
+		},
+	})
+	return listener.Addr(), nil
+}
+
 // Run serves until ctx ends, then drains and closes. announce is called once
 // everything is being served. Run returns nil after a drain that was asked for,
 // however many connections had to be cut, or what failed.

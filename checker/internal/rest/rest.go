@@ -26,9 +26,11 @@ const bodyMax = 512 << 10 // bytes
 
 // Codes of problem bodies beside httplimit's.
 const (
-	CodeBadRequest = "bad_request"
-	CodeNotFound   = "not_found"
-	CodeNoRules    = "rules_unavailable" // 503: none were had yet
+	CodeBadRequest   = "bad_request"
+	CodeNotFound     = "not_found"
+	CodeMethod       = "method_not_supported"
+	CodeUnauthorized = "unauthorized"
+	CodeNoRules      = "rules_unavailable" // 503: none were had yet
 )
 
 // request is the body of a check.
@@ -73,7 +75,7 @@ func New(service checkv1.CheckServiceHandler) http.Handler {
 		}
 		answer, err := service.Check(r.Context(), q)
 		if err != nil {
-			refuse(w, err)
+			Refuse(w, err)
 			return
 		}
 		write(w, http.StatusOK, "application/json", show(answer))
@@ -82,6 +84,11 @@ func New(service checkv1.CheckServiceHandler) http.Handler {
 
 // read reads the body; the problem says what is wrong with it.
 func read(w http.ResponseWriter, r *http.Request) (*checkv1.CheckRequest, *httplimit.Problem) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		p := httplimit.NewProblem(http.StatusMethodNotAllowed, CodeMethod, "A check is made by POST.")
+		return nil, &p
+	}
 	bad := func(status int, text string, args ...any) *httplimit.Problem {
 		p := httplimit.NewProblem(status, CodeBadRequest, fmt.Sprintf(text, args...))
 		return &p
@@ -112,8 +119,14 @@ func read(w http.ResponseWriter, r *http.Request) (*checkv1.CheckRequest, *httpl
 	return q, nil
 }
 
-// refuse answers with an error of the service.
-func refuse(w http.ResponseWriter, err error) {
+// NotFound answers where there is nothing else.
+func NotFound(w http.ResponseWriter, r *http.Request) {
+	p := httplimit.NewProblem(http.StatusNotFound, CodeNotFound, fmt.Sprintf("There is nothing at %.100q; checks are made at %s.", r.URL.Path, Path))
+	p.Write(w)
+}
+
+// Refuse answers with an error of Connect.
+func Refuse(w http.ResponseWriter, err error) {
 	status, code, detail := http.StatusInternalServerError, "internal", "The check failed; the log of the checker tells more."
 	var failure *connect.Error
 	if errors.As(err, &failure) {
@@ -122,6 +135,9 @@ func refuse(w http.ResponseWriter, err error) {
 	switch connect.CodeOf(err) {
 	case connect.CodeInvalidArgument:
 		status, code = http.StatusBadRequest, CodeBadRequest
+	case connect.CodeUnauthenticated:
+		status, code = http.StatusUnauthorized, CodeUnauthorized
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	case connect.CodeNotFound:
 		status, code = http.StatusNotFound, CodeNotFound
 	case connect.CodeDeadlineExceeded:

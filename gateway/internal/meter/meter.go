@@ -20,7 +20,7 @@ type Meter struct {
 
 // New makes the instruments. revision and keys are asked at each scrape.
 func New(provider metric.MeterProvider, revision, keys func() int64) (*Meter, error) {
-	decisions, err1 := limitmeter.New(provider, "gateway")
+	decisions, err1 := limitmeter.New(provider, limitmeter.Config{Service: "gateway"})
 	upstream, err2 := provider.Meter("github.com/shiplane/limits/gateway").Int64Counter("shiplane_gateway_upstream_errors",
 		metric.WithDescription("Requests to which the upstream gave no answer, by reason."))
 	if err := errors.Join(err1, err2); err != nil {
