@@ -213,7 +213,8 @@ func outcome(e *checkv1.Entry, o *limit.Outcome, shadowed bool) *checkv1.Outcome
 		Shadow: shadowed, DecidedBy: stages[o.DecidedBy],
 	}
 	if o.Known {
-		made.Remaining, made.Reset_ = &o.Remaining, durationpb.New(o.Reset)
+		remaining := o.Remaining // the outcome's memory is used again
+		made.Remaining, made.Reset_ = &remaining, durationpb.New(o.Reset)
 	}
 	if o.Short && !o.Never && !o.Banned {
 		made.RetryAfter = durationpb.New(o.Retry)
