@@ -23,8 +23,9 @@ type Charge struct {
 	Cost    int64 // what is taken from the rule's counter: Rule.Charge
 	Banned  bool  // an override refuses every request, whatever the counter holds
 
-	// Revision is that of the ruleset that the charge is from: of two limits of
-	// one rule the one of the higher revision is in force.
+	// Revision is that of the ruleset that the charge is from, or greater where the
+	// server's revisions have gone back: of two limits of one rule the one of the
+	// higher revision is in force.
 	Revision int64
 }
 

@@ -15,7 +15,7 @@ import (
 // to at first. Its domain must be valid.
 func Empty(domain string, options ...Option) *Ruleset {
 	set, _ := build(&rulesv1.Ruleset{Domain: domain}, nil, nil, settingsOf(options))
-	set.revision = 0
+	set.revision, set.order = 0, 0
 	return set
 }
 
@@ -94,7 +94,7 @@ func note(to *Faults, faults Faults) {
 // unchanged returns what was there before, at the new revision.
 func (a *application) unchanged() *Ruleset {
 	next := *a.before
-	next.revision = a.revision
+	next.revision, next.order = a.revision, max(a.revision, a.before.order+1)
 	return &next
 }
 

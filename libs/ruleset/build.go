@@ -47,11 +47,13 @@ func build(set *rulesv1.Ruleset, previous *Ruleset, read Faults, how settings) (
 			index: map[place]*row{},
 		},
 	}
+	b.next.order = b.next.revision
 	for _, f := range read {
 		b.faulted[f.Path] = true
 	}
 	if previous != nil {
 		b.next.revision = cmp.Or(set.GetRevision(), previous.revision+1)
+		b.next.order = max(b.next.revision, previous.order+1)
 		for _, r := range previous.rules {
 			b.previous[r.ID] = r
 		}

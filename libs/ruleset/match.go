@@ -56,7 +56,7 @@ func (s *Ruleset) Match(now time.Time, route *Route, caller *Caller, req *limit.
 
 // charge is what a rule takes from a subject that has these exceptions.
 func (s *Ruleset) charge(now time.Time, subject limit.Subject, exceptions []exception, rule *limit.Rule, cost int64) limit.Charge {
-	charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(cost), Revision: s.revision}
+	charge := limit.Charge{Subject: subject, Rule: rule, Limit: rule.Limit, Cost: rule.Charge(cost), Revision: s.order}
 	for i := range exceptions {
 		if e := &exceptions[i]; e.rule == rule && e.inForce(now) {
 			charge.Limit, charge.Banned = e.limit, e.banned

@@ -23,11 +23,14 @@ type Ruleset struct {
 
 	how      settings
 	revision int64
-	rules    []*limit.Rule // candidates behind the rules of the file
-	byID     map[string]counted
-	plans    []string
-	routes   []*Route
-	other    *Route // the class of requests that no pattern matches
+	// order is the revision, but grows with every ruleset that takes the place of
+	// another: a database that was put back to an earlier state has lower revisions.
+	order  int64
+	rules  []*limit.Rule // candidates behind the rules of the file
+	byID   map[string]counted
+	plans  []string
+	routes []*Route
+	other  *Route // the class of requests that no pattern matches
 
 	mux      *http.ServeMux
 	patterns map[string]*Route // by pattern, as the mux reports it

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/ruleset"
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 )
 
@@ -102,6 +104,33 @@ func TestAfterAChangeThatDoesNotFitThePodAsksForEverything(t *testing.T) {
 	}
 }
 
+// After the database was put back to an earlier state its rules are in force, lower
+// revision or not: of two limits of a rule the later one to come is the newer.
+func TestRulesOfADatabaseThatWasPutBackAreInForce(t *testing.T) {
+	feed := open(t, (&fleet{}).config("pod-1", "one"))
+	subject, err := limit.NewSubject("public-api", limit.Account, "acct_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := func() int64 {
+		var request limit.Request
+		feed.Current().Match(time.Now(), nil, &ruleset.Caller{Account: subject}, &request)
+		return request.Charges[0].Revision
+	}
+	feed.takeWhole(someRules())
+	w, last := &watch{feed: feed, sent: 7}, order()
+	rule := &rulesv1.Change{Item: &rulesv1.Change_Rule{Rule: bucket("a", 30, 20)}}
+	for i, m := range []*rulesv1.WatchResponse{snapshot(part(3, bucket("a", 1, 1)), false), changes(3, 4, rule), changes(4, 5)} {
+		if err := w.take(m); err != nil {
+			t.Fatal(err)
+		}
+		if now := order(); now <= last || feed.Current().Revision() != int64(3+i) {
+			t.Errorf("message %d: revision %d, and charges are of %d after %d", i, feed.Current().Revision(), now, last)
+		}
+		last = order()
+	}
+}
+
 // The patience with a service is three of its heartbeats, within bounds.
 func TestPatienceIsThreeHeartbeats(t *testing.T) {
 	feed := open(t, (&fleet{}).config("pod-1", "one"))
@@ -114,20 +143,20 @@ func TestPatienceIsThreeHeartbeats(t *testing.T) {
 }
 
 // Waits never exceed their bound and begin small again after a watch that held; the
-// addresses take turns.
+// addresses take turns, and share the bound between them.
 func TestPace(t *testing.T) {
 	p := newPace(3)
 	tried := map[int]int{}
 	for i := range 300 {
 		tried[p.address()]++
-		if most, wait := min(waitFirst<<min(i, 5), waitMax), p.ended(0); wait < 0 || wait >= most {
+		if most, wait := min(waitFirst<<min(i/3, 5), waitMax)/3, p.ended(0); wait < 0 || wait >= most {
 			t.Fatalf("wait %d is %v, want below %v", i, wait, most)
 		}
 	}
 	if tried[0] != 100 || tried[1] != 100 || tried[2] != 100 {
 		t.Errorf("tried %v", tried)
 	}
-	if wait := p.ended(steady); wait >= waitFirst {
+	if wait := p.ended(steady); wait >= waitFirst/3 {
 		t.Errorf("after a watch that held: %v", wait)
 	}
 }
