@@ -88,8 +88,8 @@ func TestRulesAndChangesAreInForce(t *testing.T) {
 }
 
 // The service is away for ten minutes: pods go by the rules that they have, those
-// that restart have them from disk, and all have the new ones within 5 s of its
-// return, without a rush on it.
+// that restart have them from disk, and all have the new ones within 5 s of the return
+// of one of its three instances, without a rush on it.
 func TestOutageOfTenMinutes(t *testing.T) {
 	const pods = 50
 	names := []string{"one", "two", "three"}
@@ -124,9 +124,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 		wantRevision(t, feeds, 7)
 		fleet.setRate("a", 30)
 		back := time.Now()
-		for _, name := range names {
-			fleet.raise(name)
-		}
+		fleet.raise("one")
 		time.Sleep(5 * time.Second)
 		wantRevision(t, feeds, 8)
 		for i, feed := range feeds {
@@ -134,15 +132,14 @@ func TestOutageOfTenMinutes(t *testing.T) {
 				t.Errorf("pod %d did not take the change", i)
 			}
 		}
-		// The first second has the first three attempts of each pod, after 0.1, 0.2 and 0.4 s
-		// on average; later each makes one in 2 s; whoever waits when the service is back
-		// waits up to 4 s, and 44 % of them less than one. The bounds are six deviations
+		// In the first second each pod tries the instance three or four times, later once in
+		// 2 s, and once it is back each comes within 4 s. The bounds are several deviations
 		// away, and what has no jitter is far beyond them.
-		tried, made := fleet.connections()
+		tried, made := fleet.connections("one")
 		first := busiestSecond(tried, away, away.Add(5*time.Second))
 		later := busiestSecond(tried, away.Add(10*time.Second), away.Add(4*time.Minute))
 		again := busiestSecond(made, back, back.Add(5*time.Second))
-		if first > 5*pods || later > pods || again > pods*9/10 {
+		if first > 5*pods || later > pods*6/5 || again > pods*9/10 {
 			t.Errorf("within a second there were %d attempts when the service went, %d while it was away, and %d connections when it was back", first, later, again)
 		}
 		t.Logf("within a second %d attempts when the service went, %d while it was away, and %d connections when it was back", first, later, again)

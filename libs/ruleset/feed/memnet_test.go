@@ -32,8 +32,8 @@ type fleet struct {
 	log     []*rulesv1.Changes
 	woken   chan struct{} // closed when there is something new
 	hosts   map[string]*host
-	dials   []time.Time // attempts to connect, whether they succeeded or not
-	accepts []time.Time // those that succeeded
+	dials   map[string][]time.Time // attempts to connect, whether they succeeded or not, by host
+	accepts map[string][]time.Time // those that succeeded
 	reports map[string]*rulesv1.ReportRequest
 	watches []*rulesv1.WatchRequest
 	every   time.Duration // asked of reports
@@ -54,6 +54,7 @@ type host struct {
 func newFleet(t *testing.T, set *rulesv1.Ruleset, names ...string) *fleet {
 	f := &fleet{
 		t: t, set: set, woken: make(chan struct{}), hosts: map[string]*host{}, reports: map[string]*rulesv1.ReportRequest{},
+		dials: map[string][]time.Time{}, accepts: map[string][]time.Time{},
 	}
 	for _, name := range names {
 		f.raise(name)
@@ -117,11 +118,12 @@ func (f *fleet) reported(pod string) *rulesv1.ReportRequest {
 	return f.reports[pod]
 }
 
-// connections returns when somebody tried to connect, and when somebody did.
-func (f *fleet) connections() (tried, made []time.Time) {
+// connections returns when somebody tried to connect to an instance, and when somebody
+// did.
+func (f *fleet) connections(name string) (tried, made []time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.dials), slices.Clone(f.accepts)
+	return slices.Clone(f.dials[name+":80"]), slices.Clone(f.accepts[name+":80"])
 }
 
 // freeze lets an instance send nothing any more.
@@ -168,7 +170,7 @@ func (f *fleet) setRate(id string, rate float64) {
 func (f *fleet) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	f.mu.Lock()
 	h := f.hosts[address]
-	f.dials = append(f.dials, time.Now())
+	f.dials[address] = append(f.dials[address], time.Now())
 	up := h != nil && h.up
 	f.mu.Unlock()
 	if !up {
@@ -178,7 +180,7 @@ func (f *fleet) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	select {
 	case h.conns <- there:
 		f.mu.Lock()
-		f.accepts = append(f.accepts, time.Now())
+		f.accepts[address] = append(f.accepts[address], time.Now())
 		f.mu.Unlock()
 		return here, nil
 	case <-ctx.Done():

@@ -7,11 +7,13 @@ import (
 
 // The pace of attempts to watch. A fleet of pods that has lost its service must not
 // fall on the instances that are left, nor on the first one that comes back: each
-// wait is drawn evenly from 0 to a bound that doubles from waitFirst to waitMax.
+// wait is drawn evenly from 0 to a bound that doubles from waitFirst to waitMax, and
+// is shared by the addresses where there are several: each of them is tried as often
+// as if it were the only one, however many of the others are gone.
 const (
 	waitFirst = 200 * time.Millisecond
-	// waitMax keeps the return of the service within 5 s for every pod. 150 pods
-	// then make 75 attempts a second among them while it is away.
+	// waitMax keeps the return of an instance within 5 s for every pod. 150 pods
+	// then make 75 attempts a second at an address while it is away.
 	waitMax = 4 * time.Second
 	// steady is how long a watch has to last for the next one to be the first again.
 	// One that is cut sooner, again and again, is paced as if it had failed.
@@ -38,9 +40,9 @@ func (p *pace) ended(after time.Duration) time.Duration {
 		p.failures = 0
 	}
 	most := waitMax
-	if shift := p.failures; shift < 5 { // 200 ms · 2^5 is above waitMax
-		most = min(waitFirst<<shift, waitMax)
+	if rounds := p.failures / len(p.order); rounds < 5 { // 200 ms · 2^5 is above waitMax
+		most = min(waitFirst<<rounds, waitMax)
 	}
 	p.failures++
-	return rand.N(most)
+	return rand.N(most / time.Duration(len(p.order)))
 }

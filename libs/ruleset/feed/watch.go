@@ -60,7 +60,11 @@ func (f *Feed) tellAway(at *service, code connect.Code, err error) {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnimplemented:
 		level = f.log.Error // somebody has to do something
 	}
-	level("the rules service cannot be watched: the rules in force stay", "address", at.address, "revision", f.Status().Revision, "error", err)
+	what := "the rules service cannot be watched: the rules in force stay"
+	if f.Ready() != nil {
+		what = "the rules service cannot be watched, and there are no rules yet"
+	}
+	level(what, "address", at.address, "revision", f.Status().Revision, "error", err)
 }
 
 // watch follows one service until it ends or fails.
@@ -85,7 +89,7 @@ func (f *Feed) watch(ctx context.Context, at *service) error {
 			f.clock.add(m.GetNow().AsTime(), now)
 		}
 		if f.contact.up(at, now) {
-			f.log.Info("watching the rules", "address", at.address, "revision", w.sent)
+			f.log.Info("watching the rules", "address", at.address, "from_revision", w.sent)
 		}
 		if err := w.take(m); err != nil {
 			return err
