@@ -43,6 +43,11 @@ var rules = []rule{
 		all:  true,
 	},
 	{
+		why:  "matching knows no network: the rules service is followed by feed alone",
+		of:   []string{"libs/ruleset"},
+		deny: slices.Concat([]string{"google.golang.org/grpc/...", "connectrpc.com/...", "libs/ruleset/feed/...", "libs/ruleset/rulesource/..."}, stores),
+	},
+	{
 		why:    "rueidis is known to the Redis store alone, and to what starts or measures Redis",
 		of:     []string{"..."},
 		except: []string{"libs/store/rediscluster/...", "libs/testenv/...", "dev/...", "perf/..."},
