@@ -18,7 +18,7 @@ BUF := tools/buf/node_modules/.bin/buf
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
 
 # Packages whose tests run once more under the race detector.
-RACE ?= $(shell go list ./libs/... ./gateway/... | grep -v /libs/testenv)
+RACE ?= $(shell go list ./libs/... ./gateway/... ./checker/... | grep -v /libs/testenv)
 
 .DEFAULT_GOAL := help
 
@@ -31,8 +31,13 @@ run: ## build and run the gateway with its embedded defaults (ARGS="--help" for 
 	go build -o bin/gateway ./gateway/cmd/gateway
 	@exec bin/gateway $(ARGS)
 
+.PHONY: run-checker
+run-checker: ## build and run the checker (ARGS="--rules FILE", ARGS="--help" for its flags)
+	go build -o bin/checker ./checker/cmd/checker
+	@exec bin/checker $(ARGS)
+
 .PHONY: test
-test: ## vet and test everything, libs and gateway also under the race detector
+test: ## vet and test everything, libs, gateway and checker also under the race detector
 	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql
 	go vet ./...
 	go test -timeout 10m ./...

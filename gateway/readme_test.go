@@ -30,7 +30,8 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 	addresses := []string{
 		"127.0.0.1:8080", "127.0.0.1:9080", "127.0.0.1:8088", "127.0.0.1:9088",
 		"127.0.0.1:8091", "127.0.0.1:9091", "127.0.0.1:8092", "127.0.0.1:9092",
-		"127.0.0.1:8082", "127.0.0.1:9082", "127.0.0.1:8093", "127.0.0.1:9093", "127.0.0.1:6379",
+		"127.0.0.1:8082", "127.0.0.1:9082", "127.0.0.1:8093", "127.0.0.1:9093",
+		"127.0.0.1:8081", "127.0.0.1:8085", "127.0.0.1:9081", "127.0.0.1:6379",
 	}
 	var replaced []string
 	for _, address := range addresses {
@@ -62,7 +63,7 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 }
 
 // servers are how the commands begin that do not end.
-var servers = []string{"make run", "bin/gateway --", "bin/rules --", "redis-server "}
+var servers = []string{"make run", "bin/gateway --", "bin/rules --", "bin/checker --", "redis-server "}
 
 // step is a command and what the README says that it prints.
 type step struct{ command, output string }
