@@ -38,7 +38,7 @@ run-checker: ## build and run the checker (ARGS="--rules FILE", ARGS="--help" fo
 
 .PHONY: test
 test: ## vet and test everything, libs, gateway and checker also under the race detector
-	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql
+	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql pgbouncer=pgbouncer
 	go vet ./...
 	go test -timeout 10m ./...
 	CGO_ENABLED=1 go test -race -timeout 10m $(RACE)

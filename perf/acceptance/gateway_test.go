@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/gateway"
+	"github.com/shiplane/limits/libs/ruleset/rulesource"
 )
 
 // apiKey is the one key of a gateway that startWith starts.
@@ -40,7 +41,7 @@ func startWith(t *testing.T, rules, plan string) string {
 		t.Fatal(err)
 	}
 	keys := fmt.Sprintf("- {hash: sha256:%x, account: acct, plan: %s}\n", sha256.Sum256([]byte(apiKey)), plan)
-	return start(t, gateway.Config{Proxy: gateway.ProxyConfig{Pools: []gateway.Pool{{URLs: []*url.URL{address}}}}, Rules: file(t, "rules.yaml", rules), Keys: file(t, "keys.yaml", keys)})
+	return start(t, gateway.Config{Proxy: gateway.ProxyConfig{Pools: []gateway.Pool{{URLs: []*url.URL{address}}}}, Rules: rulesource.Config{File: file(t, "rules.yaml", rules)}, Keys: file(t, "keys.yaml", keys)})
 }
 
 func file(t *testing.T, name, text string) string {
@@ -55,7 +56,7 @@ func file(t *testing.T, name, text string) string {
 func start(t *testing.T, cfg gateway.Config) string {
 	t.Helper()
 	cfg.Listen, cfg.Admin, cfg.Mode = "127.0.0.1:0", "127.0.0.1:0", "enforce"
-	cfg.LoginBodyMax, cfg.DrainTimeout = 1<<16, 10*time.Second
+	cfg.LoginBodyMax, cfg.Drain.DrainTimeout = 1<<16, 10*time.Second
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var log logBuffer

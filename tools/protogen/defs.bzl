@@ -24,7 +24,10 @@ def proto_gen_test(name, src, outs, deps = []):
     native.filegroup(
         name = name + "_proto",
         srcs = [src],
-        visibility = ["//proto:__subpackages__"],
+        visibility = [
+            "//proto:__subpackages__",
+            "//rules:__subpackages__",
+        ],
     )
     native.genrule(
         name = name + "_gen",
