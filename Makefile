@@ -18,7 +18,7 @@ BUF := tools/buf/node_modules/.bin/buf
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
 
 # Packages whose tests run once more under the race detector.
-RACE ?= $(shell go list ./libs/... ./gateway/... ./checker/... | grep -v /libs/testenv)
+RACE ?= $(shell go list ./libs/... ./gateway/... ./checker/... ./rules/... ./client/... | grep -v -e /libs/testenv -e /rules/internal/pgstore)
 
 .DEFAULT_GOAL := help
 
