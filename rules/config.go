@@ -109,8 +109,8 @@ func (f *flags) config() (Config, error) {
 		Drain:    f.DrainFlags.Config(&faults), Log: f.LogFlags.Config(&faults), Export: f.TelemetryFlags.Config(&faults),
 		PodToken: f.PodTokenFile,
 	}
-	f.storeFlags.read(&cfg, &faults)
-	f.TLSFlags.Check(&faults)
+	f.read(&cfg, &faults)
+	f.Check(&faults)
 	if err := limit.ValidateName("domain", f.Domain); err != nil {
 		faults.Add("domain", f.Domain, "want 1 to 64 of a-z, 0-9, '-', '_' and '.', beginning with a letter or digit")
 	}

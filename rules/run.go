@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/filewatch"
@@ -55,58 +56,20 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return serve.Usage(err)
 	}
-	store, err := openStore(cfg, log)
-	if err != nil {
-		return serve.Usage(err)
-	}
-	process.OnClose("store", func(context.Context) error { store.Close(); return nil })
-
-	keys := auth.NewKeyring(store, log, time.Now)
-	var rules *book.Book
-	hub, err := watch.New(watch.Config{
-		Permit: keys.Permit(rulesv1.Role_ROLE_POD), Reports: store, Logger: log, Metrics: metrics.Provider(),
-		RollingOut: func(domain string) bool { return rules.RollingOut(domain) },
-	})
+	p, err := open(ctx, process, cfg, metrics.Provider(), log)
 	if err != nil {
 		return err
 	}
-	seed, err := readSeed(cfg.SeedFile)
-	if err != nil {
-		return serve.Usage(err)
-	}
-	if rules, err = book.Open(ctx, book.Config{Store: store, Domain: cfg.Domain, Rollout: cfg.Rollout, Listener: hub, Logger: log}); err != nil {
-		return err
-	}
-	policy := rollout.Policy{BakeShadow: cfg.Bake, BakeCanary: cfg.Bake, Margin: cfg.Margin, Evidence: cfg.Evidence}
-	guard := rollout.New(rules, store, policy, log, time.Now)
-	var prepared atomic.Bool
-	process.Go("rules", func(ctx context.Context) error {
-		if err := prepare(ctx, store, keys, rules, seed, cfg, log); err != nil {
-			return err
-		}
-		prepared.Store(true)
-		rules.Run(ctx)
-		return nil
-	})
-	process.Go("rollouts", func(ctx context.Context) error { guard.Run(ctx); return nil })
-	process.Go("tokens", func(ctx context.Context) error { keys.Run(ctx); return nil })
-	process.Go("reports", hub.Run)
-
-	ready := func() error {
-		if !prepared.Load() {
-			return errors.New("the store is not prepared yet")
-		}
-		return errors.Join(process.Ready(), rules.Ready())
-	}
+	ready := func() error { return errors.Join(process.Ready(), p.ready()) }
 	adminAt, err := process.Serve("--admin", cfg.Admin, serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler())
 	if err != nil {
 		return err
 	}
-	api, err := process.ServeEndpoint(serve.Endpoint{Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler(admin.New(rules, keys, log), hub, keys, ready)})
+	api, err := process.ServeEndpoint(serve.Endpoint{Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: p.handler(ready)})
 	if err != nil {
 		return err
 	}
-	process.OnClose("watchers", hub.Drain)
+	process.OnClose("watchers", p.hub.Drain)
 	return process.Run(ctx, func() {
 		log.Info("listening", "api", api.String(), "admin", adminAt.String(), "store", storeName(cfg), "domain", cfg.Domain)
 		if cfg.Store == "" {
@@ -118,11 +81,70 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	})
 }
 
+// parts are what the service is made of.
+type parts struct {
+	cfg      Config
+	log      *slog.Logger
+	store    ledger.Store
+	keys     *auth.Keyring
+	rules    *book.Book
+	hub      *watch.Hub
+	seed     *rulesv1.Ruleset // nil for none
+	prepared atomic.Bool
+}
+
+// open makes the parts and has process run them.
+func open(ctx context.Context, process *serve.Process, cfg Config, meters metric.MeterProvider, log *slog.Logger) (*parts, error) {
+	p := &parts{cfg: cfg, log: log}
+	var err error
+	if p.store, err = openStore(cfg, log); err != nil {
+		return nil, serve.Usage(err)
+	}
+	process.OnClose("store", func(context.Context) error { p.store.Close(); return nil })
+	if p.seed, err = readSeed(cfg.SeedFile); err != nil {
+		return nil, serve.Usage(err)
+	}
+	p.keys = auth.NewKeyring(p.store, log, time.Now)
+	if p.hub, err = watch.New(watch.Config{
+		Permit: p.keys.Permit(rulesv1.Role_ROLE_POD), Reports: p.store, Logger: log, Metrics: meters,
+		RollingOut: func(domain string) bool { return p.rules.RollingOut(domain) },
+	}); err != nil {
+		return nil, err
+	}
+	if p.rules, err = book.Open(ctx, book.Config{Store: p.store, Domain: cfg.Domain, Rollout: cfg.Rollout, Listener: p.hub, Logger: log}); err != nil {
+		return nil, err
+	}
+	policy := rollout.Policy{BakeShadow: cfg.Bake, BakeCanary: cfg.Bake, Margin: cfg.Margin, Evidence: cfg.Evidence}
+	guard := rollout.New(p.rules, p.store, policy, log, time.Now)
+	process.Go("rules", p.follow)
+	process.Go("rollouts", func(ctx context.Context) error { guard.Run(ctx); return nil })
+	process.Go("tokens", func(ctx context.Context) error { p.keys.Run(ctx); return nil })
+	process.Go("reports", p.hub.Run)
+	return p, nil
+}
+
+// follow prepares the store, and then follows it.
+func (p *parts) follow(ctx context.Context) error {
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	p.prepared.Store(true)
+	p.rules.Run(ctx)
+	return nil
+}
+
+func (p *parts) ready() error {
+	if !p.prepared.Load() {
+		return errors.New("the store is not prepared yet")
+	}
+	return p.rules.Ready()
+}
+
 // handler serves everything: health to everybody, all else to who has a token.
-func handler(service *admin.Service, hub *watch.Hub, keys *auth.Keyring, ready func() error) http.Handler {
-	limits := connect.WithReadMaxBytes(requestMax)
+func (p *parts) handler(ready func() error) http.Handler {
+	limits, service := connect.WithReadMaxBytes(requestMax), admin.New(p.rules, p.keys, p.log)
 	inside := http.NewServeMux()
-	inside.Handle(hub.Handler(limits))
+	inside.Handle(p.hub.Handler(limits))
 	inside.Handle(rulesv1.NewRulesServiceHandler(service, limits))
 	names := grpcreflect.NewStaticReflector(rulesv1.RulesServiceName, rulesv1.WatchServiceName)
 	inside.Handle(grpcreflect.NewHandlerV1(names))
@@ -130,7 +152,7 @@ func handler(service *admin.Service, hub *watch.Hub, keys *auth.Keyring, ready f
 	inside.Handle("/", rest.New(service))
 	outside := http.NewServeMux()
 	outside.Handle(grpchealth.NewHandler(health(ready)))
-	outside.Handle("/", keys.Middleware(inside, rest.Refuse))
+	outside.Handle("/", p.keys.Middleware(inside, rest.Refuse))
 	return outside
 }
 
@@ -144,10 +166,11 @@ func (h health) Check(_ context.Context, q *grpchealth.CheckRequest) (*grpchealt
 	default:
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %.100q", q.Service))
 	}
+	status := grpchealth.StatusServing
 	if h() != nil {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+		status = grpchealth.StatusNotServing
 	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 // openStore makes the store; a database that is away is no failure.
@@ -165,7 +188,7 @@ func openStore(cfg Config, log *slog.Logger) (ledger.Store, error) {
 			text, err := filewatch.Read(cfg.Password, passwordMax)
 			return strings.TrimRight(string(text), "\r\n"), err
 		}
-		if _, err := read(nil); err != nil { //nolint:staticcheck // it looks at no context
+		if _, err := read(context.Background()); err != nil {
 			return nil, fmt.Errorf("--store-password-file: %w", err)
 		}
 		pg.Password = read
@@ -198,14 +221,14 @@ func readSeed(file string) (*rulesv1.Ruleset, error) {
 
 // prepare makes of an empty store one that can be worked with: tables, the first
 // tokens, the rules of the seed file. It waits for a store that is away.
-func prepare(ctx context.Context, store ledger.Store, keys *auth.Keyring, rules *book.Book, seed *rulesv1.Ruleset, cfg Config, log *slog.Logger) error {
+func (p *parts) prepare(ctx context.Context) error {
 	for told := false; ; told = true {
-		err := prepareNow(ctx, store, keys, rules, seed, cfg, log)
+		err := p.prepareNow(ctx)
 		if err == nil || !errors.Is(err, ledger.ErrUnavailable) {
 			return err
 		}
 		if !told {
-			log.Warn("the rules store is away: it is waited for", "error", err)
+			p.log.Warn("the rules store is away: it is waited for", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -215,28 +238,28 @@ func prepare(ctx context.Context, store ledger.Store, keys *auth.Keyring, rules 
 	}
 }
 
-func prepareNow(ctx context.Context, store ledger.Store, keys *auth.Keyring, rules *book.Book, seed *rulesv1.Ruleset, cfg Config, log *slog.Logger) error {
-	if tables, ok := store.(interface{ Migrate(context.Context) error }); ok {
+func (p *parts) prepareNow(ctx context.Context) error {
+	if tables, ok := p.store.(interface{ Migrate(context.Context) error }); ok {
 		if err := tables.Migrate(ctx); err != nil {
 			return fmt.Errorf("making the tables: %w", err)
 		}
 	}
-	firsts := []auth.First{{File: cfg.AdminToken, Name: "first admin", Role: rulesv1.Role_ROLE_ADMIN}}
-	if cfg.PodToken != "" {
-		firsts = append(firsts, auth.First{File: cfg.PodToken, Name: "first pods", Role: rulesv1.Role_ROLE_POD})
+	firsts := []auth.First{{File: p.cfg.AdminToken, Name: "first admin", Role: rulesv1.Role_ROLE_ADMIN}}
+	if p.cfg.PodToken != "" {
+		firsts = append(firsts, auth.First{File: p.cfg.PodToken, Name: "first pods", Role: rulesv1.Role_ROLE_POD})
 	}
-	if err := keys.Bootstrap(ctx, firsts); err != nil {
+	if err := p.keys.Bootstrap(ctx, firsts); err != nil {
 		return err
 	}
-	if seed == nil {
+	if p.seed == nil {
 		return nil
 	}
-	done, err := rules.Import(ctx, "seed file", seed)
+	done, err := p.rules.Import(ctx, "seed file", p.seed)
 	if err != nil {
-		return fmt.Errorf("--seed-file %s: %w", cfg.SeedFile, err)
+		return fmt.Errorf("--seed-file %s: %w", p.cfg.SeedFile, err)
 	}
 	if !done {
-		log.Info("the domain has rules: the seed file was not looked at", "domain", seed.GetDomain(), "file", cfg.SeedFile)
+		p.log.Info("the domain has rules: the seed file was not looked at", "domain", p.seed.GetDomain(), "file", p.cfg.SeedFile)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (*tokenCommand) Help() string {
 func (c *tokenCommand) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var faults command.Faults
 	var cfg Config
-	c.storeFlags.read(&cfg, &faults)
+	c.read(&cfg, &faults)
 	if cfg.Store == "" {
 		faults.Add("store", c.Store, "is in the memory of a process: ask the service itself, by POST /v1/tokens")
 	}

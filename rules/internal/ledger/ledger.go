@@ -177,7 +177,9 @@ type Reports interface {
 	// Pods returns the pods of a domain that have reported since, by id.
 	Pods(ctx context.Context, domain string, since time.Time) ([]*rulesv1.PodStatus, error)
 	// Counts returns what was decided in the present stage of a rollout under
-	// way: in STAGE_SHADOW by all pods, in STAGE_CANARY by canary pods. ErrNotFound.
+	// way: in STAGE_SHADOW by all pods, in
+	// STAGE_CANARY by those that enforce each: of the candidate by canary pods, of its
+	// base by all others. ErrNotFound.
 	// Of each incarnation of a pod it counts from that incarnation's first report in
 	// the stage on, so that candidate and base count the same requests. A report is
 	// in the stage if its revision is the one that began the stage, or later: a pod

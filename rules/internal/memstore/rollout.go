@@ -123,17 +123,17 @@ func (s *Store) Report(_ context.Context, reports []ledger.Report) error {
 
 // report adds a pod's report to the stage if it is in it.
 func (r *rollout) report(told *ledger.Report) {
-	canary := r.State == rulesv1.RolloutState_ROLLOUT_STATE_CANARY
-	if told.Revision < r.stageRevision || canary && !told.Pod.GetCanary() {
+	if told.Revision < r.stageRevision {
 		return
 	}
+	canary := r.State == rulesv1.RolloutState_ROLLOUT_STATE_CANARY
 	var now both
 	for _, c := range told.Counts {
 		switch {
 		case c.GetRule() != r.Rule.GetId():
-		case c.GetVersion() == r.Rule.GetVersion():
+		case c.GetVersion() == r.Rule.GetVersion() && (!canary || told.Pod.GetCanary()):
 			now.candidate = decided{c.GetEvaluated(), c.GetRefused()}
-		case c.GetVersion() == r.BaseVersion:
+		case c.GetVersion() == r.BaseVersion && (!canary || !told.Pod.GetCanary()):
 			now.base = decided{c.GetEvaluated(), c.GetRefused()}
 		}
 	}

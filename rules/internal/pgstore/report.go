@@ -145,7 +145,7 @@ func countsOf(ctx context.Context, tx pgx.Tx, domains map[string]bool, reports [
 // count adds a report to the counts of a rollout, if it is of its present state.
 func (r rolloutRow) count(told *ledger.Report, counts map[life]countRow) {
 	canary := textOf(r.State) == textOf(word(rulesv1.RolloutState_ROLLOUT_STATE_CANARY))
-	if told.Domain != r.Domain || told.Revision < r.StateRevision || canary && !told.Pod.GetCanary() {
+	if told.Domain != r.Domain || told.Revision < r.StateRevision {
 		return
 	}
 	of := life{r.Revision, r.Ordinal, r.StateRevision, told.Pod.GetId(), told.Incarnation}
@@ -154,9 +154,9 @@ func (r rolloutRow) count(told *ledger.Report, counts map[life]countRow) {
 	for _, c := range told.Counts {
 		switch {
 		case c.GetRule() != r.RuleID:
-		case c.GetVersion() == r.Version:
+		case c.GetVersion() == r.Version && (!canary || told.Pod.GetCanary()):
 			row.CandidateEvaluated, row.CandidateRefused = max(row.CandidateEvaluated, c.GetEvaluated()), max(row.CandidateRefused, c.GetRefused())
-		case c.GetVersion() == r.BaseVersion:
+		case c.GetVersion() == r.BaseVersion && (!canary || !told.Pod.GetCanary()):
 			row.BaseEvaluated, row.BaseRefused = max(row.BaseEvaluated, c.GetEvaluated()), max(row.BaseRefused, c.GetRefused())
 		}
 	}

@@ -133,9 +133,16 @@ func (p Policy) Decide(o Observed) Verdict {
 }
 
 // enough reports whether there is evidence enough: of the candidate, and of a base
-// that it is compared with, which pods count on the same requests.
+// that it is compared with.
 func (p Policy) enough(o Observed) bool {
-	return o.Counts.Candidate.Evaluated >= p.Evidence && (o.Base != BaseEnforced || o.Counts.Base.Evaluated >= p.Evidence)
+	return o.Counts.Candidate.Evaluated >= p.Evidence && (!compared(o) || o.Counts.Base.Evaluated >= p.Evidence)
+}
+
+// compared reports whether the candidate is compared with the version in force. In
+// shadow it is not: there it meets only what that version has admitted, so that
+// each of its refusals would be a new one.
+func compared(o Observed) bool {
+	return o.Base == BaseEnforced && o.Stage == rulesv1.Stage_STAGE_CANARY
 }
 
 // onward is the step to the next stage of a rollout that nothing speaks against.
@@ -153,7 +160,7 @@ func onward(o Observed, bake time.Duration) Verdict {
 // margin.
 func (p Policy) refusesMore(o Observed) bool {
 	base := 0.0
-	if o.Base == BaseEnforced {
+	if compared(o) {
 		base = share(o.Counts.Base.Refused, o.Counts.Base.Evaluated)
 	}
 	return share(o.Counts.Candidate.Refused, o.Counts.Candidate.Evaluated) > base+p.Margin
@@ -175,7 +182,10 @@ func figures(o Observed) string {
 	text := fmt.Sprintf("refused %d of %d requests", candidate.Refused, candidate.Evaluated)
 	switch o.Base {
 	case BaseEnforced:
-		return fmt.Sprintf("%s, the version in force %d of %d", text, base.Refused, base.Evaluated)
+		if !compared(o) {
+			return text + " that the version in force has admitted"
+		}
+		return fmt.Sprintf("%s, the version in force %d of %d on other pods", text, base.Refused, base.Evaluated)
 	case BaseShadow:
 		return text + ", the version in force none, being in shadow mode"
 	case BaseNone:

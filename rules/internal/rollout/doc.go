@@ -3,9 +3,15 @@
 //
 // # What is compared
 //
-// A candidate is counted beside the rule that it is to replace, on the same
-// requests. Its share of refusals may be above that of the version in force by a
-// margin (5 points). What callers do not feel is no refusal of the version in force:
+// In shadow a candidate meets the requests that the version in force has admitted:
+// what it would refuse of them would be refused anew, and may be a margin of them (5
+// of 100). On canary pods it is enforced, and its share of refusals may be above that
+// of the version in force, on all other pods at the same time, by the margin. Beside
+// each other on one pod they cannot be compared then: what is refused is not counted
+// by a rule in shadow, whose bucket would stay full. Where there are only canary
+// pods, their refusals count whole.
+//
+// What callers do not feel is no refusal of the version in force:
 // of a rule in shadow mode, and where there was no rule, the candidate's refusals
 // count whole. Otherwise a rule that in shadow would refuse everything could be
 // enforced, because it refuses no more than before.

@@ -175,13 +175,14 @@ func countsBegin(b *bench) {
 	b.counted("the next rollout", 0, 0, 0, 0, 1)
 }
 
-// In the canary stage the candidate decides on canary pods only, and only they count.
+// In the canary stage each version counts where it is enforced: the candidate on
+// canary pods, its base on all others.
 func canaryCounts(b *bench) {
 	b.put(rule("r", 1))
 	stage := b.put(candidate("r", 2, inCanary))
 	b.report(told("a", "1", true, stage), told("b", "1", false, stage))
-	b.report(told("a", "1", true, stage, met(1, 10, 1), met(2, 10, 2)), told("b", "1", false, stage, met(1, 500, 0), met(2, 500, 500)))
-	b.counted("canary", 10, 2, 10, 1, 1)
+	b.report(told("a", "1", true, stage, met(1, 10, 1), met(2, 10, 2)), told("b", "1", false, stage, met(1, 500, 3), met(2, 500, 500)))
+	b.counted("canary", 10, 2, 500, 3, 2)
 }
 
 // A pod that starts again counts from 0: what it decided before is kept beside.
