@@ -2,28 +2,22 @@ package client
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 )
 
 // Bounds and defaults of a Transport.
 const (
-	attemptsDefault = 4                      // the first included
-	waitDefault     = time.Minute            // before a request that would wait longer fails at once
-	retryShare      = 0.2                    // retries earned by each request
-	retriesSaved    = 10.0                   // retries in hand at most, so that an outage is not multiplied
-	spreadMin       = time.Second            // of those who were told the same time
-	spreadMax       = time.Minute            //
-	backoffMin      = 100 * time.Millisecond // after a 503 that says no time
-	drainMax        = 64 << 10               // bytes of a refusal's body that are read so that its connection is kept
-	keysMax         = 1024                   // limits known at once; beyond, idle ones are forgotten
+	attemptsDefault = 4           // the first included
+	waitDefault     = time.Minute // before a request that would wait longer fails at once
+	retryShare      = 0.2         // retries earned by each request
+	retriesSaved    = 10.0        // retries in hand at most, so that an outage is not multiplied
+	drainMax        = 64 << 10    // bytes of a refusal's body that are read so that its connection is kept
+	keysMax         = 1024        // limits known at once; beyond, idle ones are forgotten
 )
 
 // Transport is an http.RoundTripper that obeys rate limits: it sends a request
@@ -35,8 +29,12 @@ const (
 //   - Retry-After of a 429 or 503, and a random time beyond it, so that callers
 //     who were told the same time do not come all at once; the more often a
 //     caller is refused in a row, the wider that spread;
-//   - the next token of a policy whose last is gone (RateLimit with r=0), at
-//     the pace that its RateLimit-Policy tells.
+//   - the next token of a policy whose last is gone (RateLimit with r=0): at the
+//     pace that its RateLimit-Policy tells, or until the time in RateLimit, when
+//     all are there again.
+//
+// Requests of one key that wait are sent in the order in which they came, and
+// while all are refused, one at a time.
 //
 // A 429 says that nothing was done, so that every request may be sent again if
 // its body can be had once more (http.Request.GetBody); after a 503 only those
@@ -49,7 +47,7 @@ type Transport struct {
 	Attempts int               // of one request, the first included; 0: 4
 
 	// Key names whose limit a request counts under: those of one key wait for
-	// each other. nil: the URL's host and the Authorization header.
+	// each other. nil: the URL's host and the headers X-Api-Key and Authorization.
 	Key func(*http.Request) string
 
 	mu      sync.Mutex
@@ -72,7 +70,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := t.pacer(r)
 	defer t.release(p)
 	for attempt := 1; ; attempt++ {
-		if err := p.admit(r.Context(), cmp.Or(t.MaxWait, waitDefault)); err != nil {
+		sent, err := p.admit(r.Context(), cmp.Or(t.MaxWait, waitDefault))
+		if err != nil {
 			closeBody(r)
 			return nil, err
 		}
@@ -81,7 +80,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			p.failed()
 			return nil, err
 		}
-		wait := p.learn(answer)
+		wait := p.learn(answer.StatusCode, answer.Header, sent, time.Now(), rand.Float64()) //nolint:gosec // no secret
 		if attempt >= cmp.Or(t.Attempts, attemptsDefault) || !repeatable(r, answer) || !t.affords(r, wait) {
 			return answer, nil
 		}
@@ -146,7 +145,7 @@ func discard(answer *http.Response) {
 // pacer returns the pacer of a request's limit, and lets the request earn its
 // part of a retry.
 func (t *Transport) pacer(r *http.Request) *pacer {
-	key := r.URL.Host + " " + r.Header.Get("Authorization")
+	key := r.URL.Host + "\n" + r.Header.Get("X-Api-Key") + "\n" + r.Header.Get("Authorization")
 	if t.Key != nil {
 		key = t.Key(r)
 	}
@@ -161,7 +160,7 @@ func (t *Transport) pacer(r *http.Request) *pacer {
 		if len(t.pacers) >= keysMax {
 			t.forget()
 		}
-		p = &pacer{policies: map[string]*policy{}}
+		p = newPacer()
 		t.pacers[key] = p
 	}
 	p.users++
@@ -181,119 +180,4 @@ func (t *Transport) forget() {
 			delete(t.pacers, key)
 		}
 	}
-}
-
-// pacer is what is known of one limit.
-type pacer struct {
-	users int // requests in it; under the transport's lock
-
-	mu       sync.Mutex
-	policies map[string]*policy
-	until    time.Time // nobody is sent before
-	refusals int       // in a row
-	flying   int       // requests sent and not answered
-}
-
-// policy is one policy, as a bucket that refills over its window.
-type policy struct {
-	quota, window float64 // requests, seconds
-	level         float64
-	at            time.Time
-}
-
-func (p *policy) refill(now time.Time) {
-	p.level = min(p.quota, p.level+max(0, now.Sub(p.at).Seconds())*p.quota/p.window)
-	p.at = now
-}
-
-// admit waits until a request can pass, and counts it as sent.
-func (p *pacer) admit(ctx context.Context, most time.Duration) error {
-	for {
-		wait := p.take(time.Now())
-		if wait == 0 {
-			return nil
-		}
-		if wait > most {
-			return &WaitError{wait}
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// take counts a request as sent, or returns how long it must wait to be looked at
-// again.
-func (p *pacer) take(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	wait := p.until.Sub(now)
-	for _, l := range p.policies {
-		l.refill(now)
-		if l.level < 1 {
-			wait = max(wait, time.Duration((1-l.level)*l.window/l.quota*float64(time.Second))+time.Millisecond)
-		}
-	}
-	if wait > 0 {
-		return wait
-	}
-	for _, l := range p.policies {
-		l.level--
-	}
-	p.flying++
-	return 0
-}
-
-// failed counts a request without an answer: it may have been counted there.
-func (p *pacer) failed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flying--
-}
-
-// learn takes what an answer tells, and returns the time until its request can
-// pass; 0 for one that is no refusal.
-func (p *pacer) learn(answer *http.Response) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.flying--
-	p.read(answer.Header, now)
-	limited := answer.StatusCode == http.StatusTooManyRequests
-	if !limited && answer.StatusCode != http.StatusServiceUnavailable {
-		p.refusals = 0
-		return 0
-	}
-	spread, wait := spreadMin, time.Duration(0)
-	for _, l := range p.policies {
-		spread = max(spread, time.Duration(l.window*float64(time.Second)))
-	}
-	seconds, err := retryAfter(answer.Header.Get("Retry-After"), now)
-	if err != nil && !limited {
-		spread, wait = backoffMin, backoffMin
-	}
-	wait = max(wait, seconds)
-	spread = min(spread<<min(p.refusals, 6), spreadMax) //nolint:mnd // doubled six times it is above any bound
-	p.refusals++
-	wait += rand.N(spread) //nolint:gosec // no secret
-	if until := now.Add(wait); until.After(p.until) {
-		p.until = until
-	}
-	return wait
-}
-
-// retryAfter reads Retry-After: seconds, or a date.
-func retryAfter(text string, now time.Time) (time.Duration, error) {
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil && n >= 0 {
-		return time.Duration(n) * time.Second, nil
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0, errors.New("no Retry-After")
-	}
-	return max(0, at.Sub(now)), nil
 }
