@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +105,11 @@ func TestTLSNeedsItsFiles(t *testing.T) {
 	if _, err := (&command.TLSFlags{TLSCert: "nowhere", TLSKey: "nowhere"}).Open(process, log); err == nil || !strings.Contains(err.Error(), "--tls-cert: ") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := command.CertPool("command_test.go"); err == nil || !strings.Contains(err.Error(), "no PEM certificate in command_test.go") {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command.CertPool(file); err == nil || !strings.Contains(err.Error(), "no PEM certificate in "+file) {
 		t.Errorf("got %v", err)
 	}
 }
