@@ -13,6 +13,8 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GAZELLE := $(TOOLS)/gazelle-$(GAZELLE_VERSION)
 BUILDIFIER := $(TOOLS)/buildifier-$(BUILDIFIER_VERSION)
 BUF := tools/buf/node_modules/.bin/buf
+WEB := web/node_modules/.package-lock.json
+WEB_BIN := web/node_modules/.bin
 
 # Files of the tree, committed or about to be.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
@@ -37,14 +39,22 @@ run-checker: ## build and run the checker (ARGS="--rules FILE", ARGS="--help" fo
 	@exec bin/checker $(ARGS)
 
 .PHONY: test
-test: ## vet and test everything, libs, gateway and checker also under the race detector
+test: test-web ## vet and test everything, libs, gateway and checker also under the race detector
 	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql pgbouncer=pgbouncer
 	go vet ./...
 	go test -timeout 10m ./...
 	CGO_ENABLED=1 go test -race -timeout 10m $(RACE)
 
+.PHONY: test-web
+test-web: $(WEB) ## compile and test the TypeScript, against a real checker from a real browser
+	@tools/apt.sh chromium=chromium
+	go build -o bin/checker ./checker/cmd/checker
+	@rm -rf web/client/dist
+	$(WEB_BIN)/tsc -p web/client
+	node --test --test-reporter=spec web/client/dist/test/*.test.js
+
 .PHONY: lint
-lint: $(GOLANGCI_LINT) $(BUF) ## golangci-lint, buf lint and breaking, go mod tidy, shellcheck
+lint: $(GOLANGCI_LINT) $(BUF) $(WEB) ## golangci-lint, buf lint and breaking, go mod tidy, shellcheck, biome
 	@tools/apt.sh shellcheck=shellcheck
 	$(GOLANGCI_LINT) run ./...
 	$(BUF) lint proto
@@ -52,6 +62,7 @@ lint: $(GOLANGCI_LINT) $(BUF) ## golangci-lint, buf lint and breaking, go mod ti
 	tools/buf/breaking.sh
 	go mod tidy -diff
 	shellcheck $(call files,'*.sh' .ci/run)
+	cd web && node_modules/.bin/biome ci --error-on-warnings .
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME (60s)
@@ -124,15 +135,23 @@ define protogen
 		$(PROTOS)
 endef
 
+# Compiles the protos that scripts call into TypeScript under the folder $(1).
+define protogen-web
+	bin/protogen -I proto -o $(1) -plugin $(WEB_BIN)/protoc-gen-es=target=ts,import_extension=ts shiplane/check/v1/check.proto
+endef
+
 .PHONY: generate
-generate: ## write the Go of the protos
+generate: $(WEB) ## write the Go and the TypeScript of the protos
 	$(call protogen,proto)
+	$(call protogen-web,web/client/src/gen)
 
 .PHONY: verify-generated
-verify-generated: ## fail if the Go of the protos is not what generate would write
-	@rm -rf bin/.generated
+verify-generated: $(WEB) ## fail if the code of the protos is not what generate would write
+	@rm -rf bin/.generated bin/.generated-web
 	$(call protogen,bin/.generated)
+	$(call protogen-web,bin/.generated-web)
 	diff -r --exclude='*.proto' --exclude=buf.yaml --exclude=BUILD.bazel proto bin/.generated
+	diff -r web/client/src/gen bin/.generated-web
 
 .PHONY: build-files
 build-files: $(GAZELLE) $(BUILDIFIER) ## write go.mod, the BUILD files and MODULE.bazel's use_repo
@@ -157,6 +176,10 @@ $(GOLANGCI_LINT) $(GAZELLE) $(BUILDIFIER):
 	@mkdir -p $@.d
 	GOFLAGS= GOBIN=$@.d go install $(PACKAGE)
 	@mv $@.d/* $@ && rmdir $@.d
+
+$(WEB): web/package-lock.json
+	npm ci --prefix web --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 $(BUF): tools/buf/package-lock.json
 	npm ci --prefix tools/buf --ignore-scripts --no-audit --no-fund
