@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/testenv"
 	"github.com/shiplane/limits/libs/testenv/envtest"
 	"github.com/shiplane/limits/perf/failover"
@@ -147,7 +147,7 @@ func admitted(t *testing.T, f *failover.Fleet, o *failover.Outage, mode failover
 func othersNoticeNothing(t *testing.T, f *failover.Fleet, o *failover.Outage) {
 	t.Helper()
 	for _, c := range f.Timeline.Changes() {
-		if c.Shard != o.Name && c.To == rediscluster.Open && c.At > o.Began {
+		if c.Shard != o.Name && c.To == breaker.Open && c.At > o.Began {
 			t.Errorf("pod %d: the breaker of shard %s opened at %v", c.Pod, c.Shard, c.At)
 		}
 	}

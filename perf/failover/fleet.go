@@ -12,6 +12,7 @@ import (
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/store/rediscluster"
 	"github.com/shiplane/limits/libs/testenv"
 )
@@ -65,7 +66,7 @@ func (p *pod) Call(shard, class string, _ time.Duration) {
 }
 
 // Breaker implements rediscluster.Observer.
-func (p *pod) Breaker(shard string, from, to rediscluster.State) {
+func (p *pod) Breaker(shard string, from, to breaker.State) {
 	p.timeline.change(Change{Pod: p.number, Shard: shard, From: from, To: to})
 }
 

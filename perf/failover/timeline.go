@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/breaker"
 )
 
 // SlotLength is how much of a run is one line of its timeline.
@@ -39,7 +39,7 @@ type Change struct {
 	At       time.Duration
 	Pod      int
 	Shard    string
-	From, To rediscluster.State
+	From, To breaker.State
 }
 
 // Mark is something that was done, or seen, at a moment of the run.
@@ -226,7 +226,7 @@ func (t *Timeline) Changes() []Change {
 
 // NotClosed returns how many pods' breakers of a shard were not closed at a moment.
 func (t *Timeline) NotClosed(shard string, moment time.Duration) int {
-	states := map[int]rediscluster.State{}
+	states := map[int]breaker.State{}
 	for _, c := range t.Changes() {
 		if c.Shard == shard && c.At <= moment {
 			states[c.Pod] = c.To
@@ -234,7 +234,7 @@ func (t *Timeline) NotClosed(shard string, moment time.Duration) int {
 	}
 	n := 0
 	for _, s := range states {
-		if s != rediscluster.Closed {
+		if s != breaker.Closed {
 			n++
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/breaker"
 )
 
 // A request is counted in the slot in which it was sent, under its verdict and who
@@ -57,9 +57,9 @@ func TestCondensedTimelineDoesNotGrow(t *testing.T) {
 // A breaker counts as not closed from its change on, in its pod and shard only.
 func TestTimelineFollowsBreakers(t *testing.T) {
 	line := newTimeline()
-	line.change(Change{Pod: 1, Shard: "0", To: rediscluster.Open})
-	line.change(Change{Pod: 2, Shard: "0", To: rediscluster.Open})
-	line.change(Change{Pod: 2, Shard: "0", To: rediscluster.Closed})
+	line.change(Change{Pod: 1, Shard: "0", To: breaker.Open})
+	line.change(Change{Pod: 2, Shard: "0", To: breaker.Open})
+	line.change(Change{Pod: 2, Shard: "0", To: breaker.Closed})
 	for shard, want := range map[string]int{"0": 1, "5461": 0} {
 		if got := line.NotClosed(shard, line.Now()); got != want {
 			t.Errorf("shard %s: %d are not closed, want %d", shard, got, want)

@@ -5,13 +5,21 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/shiplane/limits/libs/store/lanes"
 )
+
+// batchMax bounds the calls of a batch, which are answered together: they take the
+// server less than half a millisecond.
+const batchMax = 32
 
 // tryAgainPause is the time until a slot on its way to another node is asked again.
 const tryAgainPause = 500 * time.Microsecond
 
 // call is a script on its way to a shard.
 type call struct {
+	lanes.Seat
+
 	shard      *shard
 	command    rueidis.Completed // runs the script by its name
 	script     *script
@@ -19,7 +27,6 @@ type call struct {
 	deadline   time.Time // it is not sent after this
 	timer      *time.Timer
 	answers    chan answer
-	batch      *batch // that it left with; nil: it waits. Under the lock of its lanes
 }
 
 // answer is how a call ended.
@@ -38,13 +45,13 @@ func (c *call) do(ctx context.Context, timeout time.Duration) (a answer, ended b
 	c.deadline = time.Now().Add(timeout)
 	c.timer.Reset(timeout)
 	defer c.timer.Stop()
-	c.shard.lanes.submit(c)
+	c.shard.lanes.Submit(c)
 	select {
 	case a = <-c.answers:
 		return a, true
 	case <-c.timer.C:
 		a.err = context.DeadlineExceeded
-		c.shard.lanes.overdue(c)
+		c.shard.lanes.Overdue(c)
 	case <-ctx.Done():
 		a.err = context.Canceled // the caller's deadline too: it says nothing of the shard
 	}

@@ -7,14 +7,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/shiplane/limits/libs/store/lanes"
 )
+
+const due = 5 * time.Millisecond
 
 // A call ends with its answer, after its timeout, or with its caller, whatever the
 // client is still waiting for.
 func TestCallEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		sh := &shard{lanes: lanes{send: func(batch []*call) { sent.Add(int64(len(batch))) }}} // and nobody answers
+		sh := &shard{lanes: lanes.New(batchMax, func(batch []*call) { sent.Add(int64(len(batch))) })} // and nobody answers
 		ask := func(ctx context.Context) (answer, time.Duration) {
 			begin, c := time.Now(), newCall()
 			c.shard = sh

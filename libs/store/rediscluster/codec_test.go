@@ -13,6 +13,7 @@ import (
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/store/storetest"
 )
 
@@ -142,18 +143,18 @@ func TestClassify(t *testing.T) {
 
 // A shard keeps its breaker while its slots are the same, whoever serves them.
 func TestShardIsItsSlots(t *testing.T) {
-	s := newShards(func(string, State, State) {}, nil)
+	s := newShards(func(string, breaker.State, breaker.State) {}, nil)
 	s.update(0, []slotRange{{0, 5460, "a"}, {5461, 10922, "b"}, {10923, 16383, "c"}})
 	before := s.of(100)
-	if ok, _ := before.breaker.allow(0); !ok {
+	if ok, _ := before.breaker.Allow(0); !ok {
 		t.Fatal("a new shard's breaker is not closed")
 	}
-	before.breaker.done(0, 0, 0, unreachable, false)
+	before.breaker.Done(0, 0, 0, breaker.Unreachable, false)
 	s.update(time.Millisecond, []slotRange{{10923, 16383, "c"}, {0, 5460, "replica-of-a"}, {5461, 10922, "b"}})
 	if s.of(100) != before || before.name != "0" {
 		t.Errorf("after a failover the shard is %q, before %q", s.of(100).name, before.name)
 	}
-	if ok, probe := before.breaker.allow(time.Millisecond); !ok || !probe {
+	if ok, probe := before.breaker.Allow(time.Millisecond); !ok || !probe {
 		t.Error("the replica that took over was not probed at once")
 	}
 	if n := len(s.byName()); n != 3 {

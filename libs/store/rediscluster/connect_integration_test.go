@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/testenv"
 	"github.com/shiplane/limits/libs/testenv/envtest"
 )
@@ -43,7 +44,7 @@ func TestLookAtTopologyGivesUpNoConnection(t *testing.T) {
 	t.Cleanup(client.Close)
 	looked := make(chan error, 1)
 	go func() {
-		s := newShards(func(string, State, State) {}, nil)
+		s := newShards(func(string, breaker.State, breaker.State) {}, nil)
 		looked <- s.refresh(t.Context(), client, func() time.Duration { return 0 })
 	}()
 	making := <-begun

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/breaker"
 )
 
 // errPassword says that no connection was made because the password cannot be read.
@@ -78,18 +79,18 @@ func classify(err error) class {
 }
 
 // outcome is what a class tells of the shard.
-func (c class) outcome() outcome {
+func (c class) outcome() breaker.Outcome {
 	switch c {
 	case classNone, classBug, classNoScript:
-		return replied
+		return breaker.Replied
 	case classTimeout:
-		return timedOut
+		return breaker.TimedOut
 	case classConnection, classMoved, classTryAgain:
-		return failed
+		return breaker.Failed
 	case classOverload, classOpen, classCancelled:
-		return unjudged
+		return breaker.Unjudged
 	}
-	return unreachable
+	return breaker.Unreachable
 }
 
 // wrap makes the error that Take returns: it wraps the store's sentinel and

@@ -15,6 +15,7 @@ import (
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/store/rediscluster"
 	"github.com/shiplane/limits/libs/testenv"
 	"github.com/shiplane/limits/libs/testenv/envtest"
@@ -70,8 +71,8 @@ func (o *observer) Call(_, class string, _ time.Duration) {
 	o.classes[class]++
 }
 
-func (o *observer) Breaker(string, rediscluster.State, rediscluster.State) {}
-func (o *observer) Clock(string, time.Duration)                            {}
+func (o *observer) Breaker(string, breaker.State, breaker.State) {}
+func (o *observer) Clock(string, time.Duration)                  {}
 
 func (o *observer) seen() map[string]int {
 	o.mu.Lock()

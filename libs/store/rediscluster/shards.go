@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/shiplane/limits/libs/store/breaker"
+	"github.com/shiplane/limits/libs/store/lanes"
 )
 
 // slotCount is how many slots a Redis Cluster has.
@@ -22,20 +25,20 @@ const slotCount = 16384
 type shard struct {
 	name     string // its lowest slot; "all" for a standalone server
 	owner    string // the id of the node that serves it, for update
-	breaker  breaker
-	lanes    lanes
+	breaker  breaker.Breaker
+	lanes    lanes.Lanes[*call]
 	inFlight atomic.Int64
 }
 
 // shards knows which shard a slot belongs to. Safe for concurrent use.
 type shards struct {
 	bySlot  atomic.Pointer[[slotCount]*shard]
-	changed func(shard string, from, to State)
+	changed func(shard string, from, to breaker.State)
 	send    func([]*call)
 }
 
 // newShards begins with one shard for all slots, until the topology is known.
-func newShards(changed func(shard string, from, to State), send func([]*call)) *shards {
+func newShards(changed func(shard string, from, to breaker.State), send func([]*call)) *shards {
 	s := &shards{changed: changed, send: send}
 	var all [slotCount]*shard
 	one := s.make("all")
@@ -47,9 +50,9 @@ func newShards(changed func(shard string, from, to State), send func([]*call)) *
 }
 
 func (s *shards) make(name string) *shard {
-	sh := &shard{name: name, lanes: lanes{send: s.send}}
-	sh.breaker.random = rand.Float64
-	sh.breaker.changed = func(from, to State) { s.changed(name, from, to) }
+	sh := &shard{name: name, lanes: lanes.New(batchMax, s.send)}
+	sh.breaker.Random = rand.Float64
+	sh.breaker.Changed = func(from, to breaker.State) { s.changed(name, from, to) }
 	return sh
 }
 
@@ -93,7 +96,7 @@ func (s *shards) update(now time.Duration, ranges []slotRange) {
 		}
 		if sh := known[name]; sh.owner != r.owner {
 			sh.owner = r.owner
-			sh.breaker.hurry(now)
+			sh.breaker.Hurry(now)
 		}
 		for i := r.first; i <= min(r.last, slotCount-1); i++ {
 			next[i] = known[name]
@@ -116,7 +119,7 @@ const (
 // pace is the time until the topology is to be read again.
 func (s *shards) pace() time.Duration {
 	for _, sh := range s.byName() {
-		if !sh.breaker.closed() {
+		if !sh.breaker.Closed() {
 			return topologyHurry
 		}
 	}

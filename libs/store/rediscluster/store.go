@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/breaker"
 )
 
 // Config is what a Store is made of.
@@ -37,7 +38,7 @@ type Observer interface {
 	// and how long it took.
 	Call(shard, class string, took time.Duration)
 	// Breaker tells that a shard's breaker changed its state.
-	Breaker(shard string, from, to State)
+	Breaker(shard string, from, to breaker.State)
 	// Clock tells how far a shard's clock was ahead of this pod's when its reply
 	// came: too little by the way back.
 	Clock(shard string, ahead time.Duration)
@@ -181,14 +182,14 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 	command := client.B().Evalsha().Sha1(script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	shard := s.shards.of(command.Slot())
 	sent := time.Since(s.start)
-	ok, probe := shard.breaker.allow(sent)
+	ok, probe := shard.breaker.Allow(sent)
 	if !ok {
 		s.cfg.Observer.Call(shard.name, string(classOpen), 0)
 		return "", shard.name, classOpen.wrap(shard.name, nil)
 	}
 	if shard.inFlight.Add(1) > s.cfg.InFlight {
 		shard.inFlight.Add(-1)
-		shard.breaker.done(sent, sent, sent, unjudged, probe)
+		shard.breaker.Done(sent, sent, sent, breaker.Unjudged, probe)
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
 		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
@@ -213,7 +214,7 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 		default:
 		}
 	}
-	shard.breaker.done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
+	shard.breaker.Done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
 	if a.err != nil {
 		return "", shard.name, class.wrap(shard.name, a.err)
@@ -229,13 +230,13 @@ func (s *Store) complain(shard string, err error) {
 	}
 }
 
-func (s *Store) breakerChanged(shard string, from, to State) {
+func (s *Store) breakerChanged(shard string, from, to breaker.State) {
 	s.cfg.Observer.Breaker(shard, from, to)
 	s.cfg.Logger.Warn("a shard's breaker changed", "shard", shard, "from", from.String(), "to", to.String())
 }
 
 type nobody struct{}
 
-func (nobody) Call(string, string, time.Duration) {}
-func (nobody) Breaker(string, State, State)       {}
-func (nobody) Clock(string, time.Duration)        {}
+func (nobody) Call(string, string, time.Duration)           {}
+func (nobody) Breaker(string, breaker.State, breaker.State) {}
+func (nobody) Clock(string, time.Duration)                  {}

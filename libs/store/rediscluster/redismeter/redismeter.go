@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/breaker"
 )
 
 // latencyBounds are the histogram's, in seconds: around the 1 ms that a check
@@ -22,7 +22,7 @@ var latencyBounds = []float64{0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.
 type Meter struct {
 	calls       metric.Float64Histogram
 	transitions metric.Int64Counter
-	states      sync.Map // shard → rediscluster.State
+	states      sync.Map // shard → breaker.State
 	clocks      sync.Map // shard → time.Duration
 	labels      sync.Map // [2]string{shard, class} → []metric.RecordOption
 }
@@ -37,7 +37,7 @@ func New(provider metric.MeterProvider, pods func() int) (*Meter, error) {
 	m.transitions, errs[1] = meter.Int64Counter("shiplane_store_breaker_transitions", metric.WithDescription("Changes of a shard's breaker, by the state it changed to."))
 	_, errs[2] = meter.Int64ObservableGauge("shiplane_store_breaker_state", metric.WithDescription("A shard's breaker: 0 closed, 1 open, 2 probing."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			each(&m.states, func(shard string, state rediscluster.State) { o.Observe(int64(state), shardLabel(shard)) })
+			each(&m.states, func(shard string, state breaker.State) { o.Observe(int64(state), shardLabel(shard)) })
 			return nil
 		}))
 	_, errs[3] = meter.Float64ObservableGauge("shiplane_store_clock_ahead", metric.WithUnit("s"),
@@ -71,7 +71,7 @@ func (m *Meter) Call(shard, class string, took time.Duration) {
 }
 
 // Breaker implements rediscluster.Observer.
-func (m *Meter) Breaker(shard string, _, to rediscluster.State) {
+func (m *Meter) Breaker(shard string, _, to breaker.State) {
 	m.states.Store(shard, to)
 	m.transitions.Add(context.Background(), 1, metric.WithAttributes(attribute.String("shard", shard), attribute.String("to", to.String())))
 }

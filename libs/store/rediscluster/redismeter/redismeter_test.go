@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/store/rediscluster"
 	"github.com/shiplane/limits/libs/store/rediscluster/redismeter"
 	"github.com/shiplane/limits/libs/telemetry"
@@ -24,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	var observer rediscluster.Observer = m
 	observer.Call("0-5460", "ok", 300*time.Microsecond)
 	observer.Call("0-5460", "timeout", 5*time.Millisecond)
-	observer.Breaker("0-5460", rediscluster.Closed, rediscluster.Open)
+	observer.Breaker("0-5460", breaker.Closed, breaker.Open)
 	observer.Clock("0-5460", -2*time.Second)
 	page := httptest.NewRecorder()
 	metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))

@@ -1,4 +1,4 @@
-package rediscluster
+package lanes
 
 import (
 	"slices"
@@ -6,9 +6,15 @@ import (
 	"testing/synctest"
 )
 
+// call is what travels.
+type call struct{ Seat }
+
+// batchMax bounds a batch.
+const batchMax = 32
+
 // road is lanes whose batches come back when the test says so.
 type road struct {
-	lanes
+	Lanes[*call]
 	sent chan []*call
 	back chan struct{}
 }
@@ -16,10 +22,10 @@ type road struct {
 func newRoad(t *testing.T) *road {
 	t.Helper()
 	r := &road{sent: make(chan []*call, 100), back: make(chan struct{})}
-	r.send = func(batch []*call) {
+	r.Lanes = New(batchMax, func(batch []*call) {
 		r.sent <- slices.Clone(batch)
 		<-r.back
-	}
+	})
 	t.Cleanup(func() { close(r.back) })
 	return r
 }
@@ -29,7 +35,7 @@ func (r *road) submitted(n int) []*call {
 	all := make([]*call, n)
 	for i := range all {
 		all[i] = &call{}
-		r.submit(all[i])
+		r.Submit(all[i])
 		synctest.Wait()
 	}
 	return all
@@ -54,7 +60,7 @@ func (r *road) sizes() []int {
 func TestCallsThatWaitGoTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoad(t)
-		r.submitted(laneCount)
+		r.submitted(Count)
 		if got := r.sizes(); !slices.Equal(got, []int{1, 1, 1, 1}) {
 			t.Fatalf("batches of %v calls, want each by itself", got)
 		}
@@ -80,25 +86,25 @@ func TestCallsThatWaitGoTogether(t *testing.T) {
 func TestOverdueBatchHoldsNoLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoad(t)
-		stuck := r.submitted(laneCount)
+		stuck := r.submitted(Count)
 		waiting := r.submitted(4)
 		r.sizes()
-		r.overdue(waiting[0]) // it has not left: there is no lane to give up
+		r.Overdue(waiting[0]) // it has not left: there is no lane to give up
 		if got := r.sizes(); len(got) > 0 {
 			t.Fatalf("batches of %v calls went while all lanes were taken", got)
 		}
-		r.overdue(stuck[0])
-		r.overdue(stuck[0])
+		r.Overdue(stuck[0])
+		r.Overdue(stuck[0])
 		if got := r.sizes(); !slices.Equal(got, []int{4}) {
 			t.Fatalf("batches of %v calls, want the 4 that waited", got)
 		}
-		r.overdue(waiting[1])
-		r.overdue(waiting[2])
+		r.Overdue(waiting[1])
+		r.Overdue(waiting[2])
 		r.submitted(3)
 		if got := r.sizes(); !slices.Equal(got, []int{1}) {
 			t.Fatalf("batches of %v calls, want one on the lane that came free", got)
 		}
-		for range laneCount + 2 { // all that are out
+		for range Count + 2 { // all that are out
 			r.back <- struct{}{}
 		}
 		r.sizes()

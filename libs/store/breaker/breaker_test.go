@@ -1,4 +1,4 @@
-package rediscluster
+package breaker
 
 import (
 	"fmt"
@@ -9,20 +9,20 @@ import (
 
 // bench is a breaker under test: random is 0.5, so that a probe is due after
 // exactly a second.
-func newBreaker() (*breaker, *[]string) {
+func newBreaker() (*Breaker, *[]string) {
 	var changes []string
-	b := &breaker{random: func() float64 { return 0.5 }}
-	b.changed = func(from, to State) { changes = append(changes, fmt.Sprint(from, ">", to)) }
+	b := &Breaker{Random: func() float64 { return 0.5 }}
+	b.Changed = func(from, to State) { changes = append(changes, fmt.Sprint(from, ">", to)) }
 	return b, &changes
 }
 
 const due = 5 * time.Millisecond
 
 // call lets a call go and end after took.
-func (b *breaker) call(now, took time.Duration, end outcome) (went bool) {
-	ok, probe := b.allow(now)
+func (b *Breaker) call(now, took time.Duration, end Outcome) (went bool) {
+	ok, probe := b.Allow(now)
 	if ok {
-		b.done(now+took, now, now+due, end, probe)
+		b.Done(now+took, now, now+due, end, probe)
 	}
 	return ok
 }
@@ -30,17 +30,17 @@ func (b *breaker) call(now, took time.Duration, end outcome) (went bool) {
 // The third timeout in a row opens it; a reply in between starts the row anew.
 func TestThirdTimeoutOpens(t *testing.T) {
 	b, changes := newBreaker()
-	for i, end := range []outcome{timedOut, timedOut, replied, timedOut, timedOut} {
+	for i, end := range []Outcome{TimedOut, TimedOut, Replied, TimedOut, TimedOut} {
 		b.call(time.Duration(i)*10*time.Millisecond, due, end)
 	}
 	if b.state != Closed {
 		t.Fatal("two timeouts in a row opened it")
 	}
-	b.call(60*time.Millisecond, due, timedOut)
+	b.call(60*time.Millisecond, due, TimedOut)
 	if fmt.Sprint(*changes) != "[closed>open]" {
 		t.Errorf("changes %v", *changes)
 	}
-	if b.call(70*time.Millisecond, 0, replied) {
+	if b.call(70*time.Millisecond, 0, Replied) {
 		t.Error("an open breaker let a call go")
 	}
 }
@@ -49,12 +49,12 @@ func TestThirdTimeoutOpens(t *testing.T) {
 func TestTimeoutsInFlightTogetherCountOnce(t *testing.T) {
 	b, _ := newBreaker()
 	for range 15 { // below the number that a failure rate needs
-		if ok, probe := b.allow(0); !ok || probe {
+		if ok, probe := b.Allow(0); !ok || probe {
 			t.Fatal("a closed breaker let a call not go")
 		}
 	}
 	for range 15 {
-		b.done(due, 0, due, timedOut, false)
+		b.Done(due, 0, due, TimedOut, false)
 	}
 	if b.state != Closed || b.timeouts != 1 {
 		t.Errorf("15 timeouts at once: %v after %d", b.state, b.timeouts)
@@ -65,7 +65,7 @@ func TestTimeoutsInFlightTogetherCountOnce(t *testing.T) {
 func TestOwnStallIsNoEvidence(t *testing.T) {
 	b, _ := newBreaker()
 	for i := range 50 {
-		b.call(time.Duration(i)*time.Second, due+3*time.Millisecond, timedOut)
+		b.call(time.Duration(i)*time.Second, due+3*time.Millisecond, TimedOut)
 	}
 	if b.state != Closed {
 		t.Error("50 late deadlines opened it")
@@ -78,9 +78,9 @@ func TestFailureRateOpens(t *testing.T) {
 	b, _ := newBreaker()
 	now := time.Duration(0)
 	for i := range 100 {
-		end := replied
+		end := Replied
 		if i%3 == 0 {
-			end = timedOut
+			end = TimedOut
 		}
 		b.call(now, due, end)
 		now += 10 * time.Millisecond
@@ -89,12 +89,12 @@ func TestFailureRateOpens(t *testing.T) {
 		t.Fatal("a third of the calls failing opened it")
 	}
 	for i := 0; i < 200 && b.state == Closed; i++ {
-		end := replied
+		end := Replied
 		if i%4 != 0 && i%4 != 2 || i%8 == 2 {
-			end = timedOut
+			end = TimedOut
 		}
 		if b.timeouts == 2 {
-			end = replied
+			end = Replied
 		}
 		b.call(now, due, end)
 		now += 10 * time.Millisecond
@@ -107,30 +107,30 @@ func TestFailureRateOpens(t *testing.T) {
 // A server that says that it cannot opens it at once.
 func TestUnreachableOpensAtOnce(t *testing.T) {
 	b, _ := newBreaker()
-	b.call(0, 0, unreachable)
+	b.call(0, 0, Unreachable)
 	if b.state != Open {
 		t.Error("still closed")
 	}
 }
 
-// One real call a second finds out whether the shard is back; its reply closes
+// One real call a second finds out whether the server is back; its reply closes
 // the breaker, its failure leaves it open for another second.
 func TestOneProbeASecond(t *testing.T) {
 	b, changes := newBreaker()
-	b.call(0, 0, unreachable)
+	b.call(0, 0, Unreachable)
 	var went []time.Duration
 	for now := time.Duration(0); now < 2500*time.Millisecond; now += 10 * time.Millisecond {
-		if b.call(now, due, timedOut) {
+		if b.call(now, due, TimedOut) {
 			went = append(went, now)
 		}
 	}
 	if want := []time.Duration{time.Second, 2010 * time.Millisecond}; !slices.Equal(went, want) {
 		t.Errorf("probes went at %v, want %v", went, want)
 	}
-	if !b.call(4*time.Second, 0, replied) || b.state != Closed {
+	if !b.call(4*time.Second, 0, Replied) || b.state != Closed {
 		t.Error("a probe's reply did not close it")
 	}
-	if !b.call(4*time.Second, 0, replied) {
+	if !b.call(4*time.Second, 0, Replied) {
 		t.Error("a closed breaker let no call go")
 	}
 	if want := "[closed>open open>probing probing>open open>probing probing>open open>probing probing>closed]"; fmt.Sprint(*changes) != want {
@@ -142,14 +142,14 @@ func TestOneProbeASecond(t *testing.T) {
 // not the last.
 func TestLostProbe(t *testing.T) {
 	b, _ := newBreaker()
-	b.call(0, 0, unreachable)
-	if ok, probe := b.allow(time.Second); !ok || !probe {
+	b.call(0, 0, Unreachable)
+	if ok, probe := b.Allow(time.Second); !ok || !probe {
 		t.Fatal("no probe after a second")
 	}
-	if ok, _ := b.allow(1500 * time.Millisecond); ok {
+	if ok, _ := b.Allow(1500 * time.Millisecond); ok {
 		t.Error("a second call went beside the probe")
 	}
-	if ok, probe := b.allow(2 * time.Second); !ok || !probe {
+	if ok, probe := b.Allow(2 * time.Second); !ok || !probe {
 		t.Error("no probe a second after one that was lost")
 	}
 }
@@ -157,11 +157,11 @@ func TestLostProbe(t *testing.T) {
 // Calls that were let go before it opened say nothing afterwards.
 func TestLateEndsAreIgnored(t *testing.T) {
 	b, _ := newBreaker()
-	if ok, _ := b.allow(0); !ok {
+	if ok, _ := b.Allow(0); !ok {
 		t.Fatal("closed, but no call went")
 	}
-	b.call(0, 0, unreachable)
-	b.done(time.Millisecond, 0, due, replied, false)
+	b.call(0, 0, Unreachable)
+	b.Done(time.Millisecond, 0, due, Replied, false)
 	if b.state != Open {
 		t.Error("the late reply of an earlier call closed it")
 	}
@@ -171,12 +171,12 @@ func TestLateEndsAreIgnored(t *testing.T) {
 func TestOneStallOpensNothing(t *testing.T) {
 	b, _ := newBreaker()
 	for range 200 {
-		if ok, _ := b.allow(0); !ok {
+		if ok, _ := b.Allow(0); !ok {
 			t.Fatal("a closed breaker let a call not go")
 		}
 	}
 	for range 200 {
-		b.done(due, 0, due, timedOut, false)
+		b.Done(due, 0, due, TimedOut, false)
 	}
 	if b.state != Closed {
 		t.Error("200 calls that one stall struck opened it")
@@ -187,9 +187,9 @@ func TestOneStallOpensNothing(t *testing.T) {
 func TestBrokenConnectionOpensNothing(t *testing.T) {
 	b, _ := newBreaker()
 	for i := range 100 {
-		end := replied
+		end := Replied
 		if i%10 == 0 {
-			end = failed
+			end = Failed
 		}
 		b.call(time.Duration(i)*time.Millisecond, 0, end)
 	}
@@ -202,15 +202,15 @@ func TestBrokenConnectionOpensNothing(t *testing.T) {
 // a breaker that is closed is left alone.
 func TestTakeoverHurriesProbes(t *testing.T) {
 	b, changes := newBreaker()
-	b.hurry(0)
+	b.Hurry(0)
 	if len(*changes) != 0 || b.hurried != 0 {
 		t.Errorf("a closed breaker was hurried: %v", *changes)
 	}
-	b.call(0, 0, unreachable)
-	b.hurry(200 * time.Millisecond)
+	b.call(0, 0, Unreachable)
+	b.Hurry(200 * time.Millisecond)
 	probes := 0
 	for now := 200 * time.Millisecond; now < 200*time.Millisecond+hurryFor; now += 10 * time.Millisecond {
-		if b.call(now, 0, unreachable) {
+		if b.call(now, 0, Unreachable) {
 			probes++
 		}
 		if now == 200*time.Millisecond && probes != 1 {
@@ -220,7 +220,7 @@ func TestTakeoverHurriesProbes(t *testing.T) {
 	if probes != 30 {
 		t.Errorf("%d probes in %v, want 10 a second", probes, hurryFor)
 	}
-	if b.call(3400*time.Millisecond, 0, unreachable); b.probeAt < 4*time.Second {
+	if b.call(3400*time.Millisecond, 0, Unreachable); b.probeAt < 4*time.Second {
 		t.Errorf("after %v the next probe is due at %v, want a second's pause", hurryFor, b.probeAt)
 	}
 }

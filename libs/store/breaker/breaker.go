@@ -1,4 +1,11 @@
-package rediscluster
+// Package breaker stops calls to a server that does not answer, and lets one at a time
+// find out whether it is back.
+//
+// It opens at the third timeout in a row, at once where a server says that it cannot,
+// and where half of the calls of a second fail. Timeouts of calls that were in flight
+// together are one piece of evidence, and a deadline that fires late is this process's
+// own stall, which is none.
+package breaker
 
 import (
 	"sync"
@@ -13,17 +20,17 @@ const (
 	tripSlot      = 100 * time.Millisecond // a tenth of the window
 	tripSlots     = 10
 	probeInterval = time.Second
-	probeHurry    = 100 * time.Millisecond // between probes of a shard that another node has taken over,
+	probeHurry    = 100 * time.Millisecond // between probes of a server for which another has taken over,
 	hurryFor      = 3 * time.Second        // for so long: by then the client sends calls there
 	stallSlack    = 2 * time.Millisecond   // a deadline that fires later than this is our own stall
 )
 
-// State is what a pod thinks of a shard.
+// State is what a pod thinks of a server.
 type State uint8
 
 // The states, as the seed draws them.
 const (
-	Closed  State = iota // every call goes to the shard
+	Closed  State = iota // every call goes to the server
 	Open                 // none does: rules fall back
 	Probing              // one real call finds out whether it is back
 )
@@ -31,22 +38,23 @@ const (
 // String returns closed, open or probing.
 func (s State) String() string { return [...]string{"closed", "open", "probing"}[s] }
 
-// breaker stops calls to a shard that does not answer. Time is passed in, on
-// one monotonic clock. Safe for concurrent use.
-type breaker struct {
+// Breaker is the breaker of one server. Random and Changed are set before its use. Time
+// is passed in, on one monotonic clock. Safe for concurrent use.
+type Breaker struct {
+	Random  func() float64       // within [0, 1)
+	Changed func(from, to State) // told under the lock
+
 	mu       sync.Mutex
 	state    State
 	timeouts int // consecutive
 	counted  time.Duration
 	slots    [tripSlots]struct{ slot, calls, failures int64 }
 	probeAt  time.Duration
-	hurried  time.Duration        // until when probes hurry
-	changed  func(from, to State) // told under the lock
-	random   func() float64       // within [0, 1)
+	hurried  time.Duration // until when probes hurry
 }
 
-// allow reports whether a call may go to the shard, and whether it is the probe.
-func (b *breaker) allow(now time.Duration) (ok, probe bool) {
+// Allow reports whether a call may go to the server, and whether it is the probe.
+func (b *Breaker) Allow(now time.Duration) (ok, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -60,9 +68,9 @@ func (b *breaker) allow(now time.Duration) (ok, probe bool) {
 	return false, false
 }
 
-// hurry lets an open breaker look at once, and often for a while: there is reason
-// to think that the shard is back.
-func (b *breaker) hurry(now time.Duration) {
+// Hurry lets an open breaker look at once, and often for a while: there is reason
+// to think that the server is back.
+func (b *Breaker) Hurry(now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state != Closed {
@@ -70,34 +78,34 @@ func (b *breaker) hurry(now time.Duration) {
 	}
 }
 
-// closed reports whether every call goes to the shard.
-func (b *breaker) closed() bool {
+// Closed reports whether every call goes to the server.
+func (b *Breaker) Closed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state == Closed
 }
 
-// outcome is how a call to a shard ended.
-type outcome uint8
+// Outcome is how a call ended.
+type Outcome uint8
 
 const (
-	replied     outcome = iota // with whatever: the shard is there
-	timedOut                   // no reply in time
-	failed                     // the connection broke, or the like: evidence, but not enough by itself
-	unreachable                // the shard says that it cannot, or is not there
-	unjudged                   // our own doing: no evidence
+	Replied     Outcome = iota // with whatever: the server is there
+	TimedOut                   // no reply in time
+	Failed                     // the connection broke, or the like: evidence, but not enough by itself
+	Unreachable                // the server says that it cannot, or is not there
+	Unjudged                   // our own doing: no evidence
 )
 
-// done takes the end of a call that allow let through: sent is when it was,
+// Done takes the end of a call that Allow let through: sent is when it was,
 // deadline when its reply was due.
-func (b *breaker) done(now, sent, deadline time.Duration, end outcome, probe bool) {
+func (b *Breaker) Done(now, sent, deadline time.Duration, end Outcome, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if end == timedOut && now > deadline+stallSlack {
-		end = unjudged
+	if end == TimedOut && now > deadline+stallSlack {
+		end = Unjudged
 	}
 	switch {
-	case probe && end == replied:
+	case probe && end == Replied:
 		b.timeouts, b.counted = 0, now
 		clear(b.slots[:])
 		b.become(Closed)
@@ -110,33 +118,33 @@ func (b *breaker) done(now, sent, deadline time.Duration, end outcome, probe boo
 }
 
 // judge counts a call while the breaker is closed.
-func (b *breaker) judge(now, sent time.Duration, end outcome) {
+func (b *Breaker) judge(now, sent time.Duration, end Outcome) {
 	switch end {
-	case replied:
+	case Replied:
 		b.timeouts = 0
 		b.count(now, 0)
 		return
-	case unjudged:
+	case Unjudged:
 		return
-	case timedOut, failed:
+	case TimedOut, Failed:
 		// Calls that were in flight when the last failure was counted say the same.
 		if sent < b.counted {
 			return
 		}
 		b.counted = now
-		if end == timedOut {
+		if end == TimedOut {
 			b.timeouts++
 		}
 	}
 	calls, failures := b.count(now, 1)
-	if end == unreachable || b.timeouts >= tripTimeouts || calls >= tripCalls && float64(failures) >= tripFailures*float64(calls) {
+	if end == Unreachable || b.timeouts >= tripTimeouts || calls >= tripCalls && float64(failures) >= tripFailures*float64(calls) {
 		b.become(Open)
 		b.schedule(now)
 	}
 }
 
 // count adds a call to the window and returns the window's sums.
-func (b *breaker) count(now time.Duration, failed int64) (calls, failures int64) {
+func (b *Breaker) count(now time.Duration, failed int64) (calls, failures int64) {
 	slot := int64(now / tripSlot)
 	s := &b.slots[slot%tripSlots]
 	if s.slot != slot {
@@ -154,17 +162,17 @@ func (b *breaker) count(now time.Duration, failed int64) (calls, failures int64)
 }
 
 // schedule sets the next probe, with jitter: pods must not probe in step.
-func (b *breaker) schedule(now time.Duration) {
+func (b *Breaker) schedule(now time.Duration) {
 	interval := probeInterval
 	if now < b.hurried {
 		interval = probeHurry
 	}
-	b.probeAt = now + time.Duration(float64(interval)*(0.75+0.5*b.random()))
+	b.probeAt = now + time.Duration(float64(interval)*(0.75+0.5*b.Random()))
 }
 
-func (b *breaker) become(to State) {
+func (b *Breaker) become(to State) {
 	if from := b.state; from != to {
 		b.state = to
-		b.changed(from, to)
+		b.Changed(from, to)
 	}
 }
