@@ -13,9 +13,10 @@ import (
 
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/members"
 	"github.com/shiplane/limits/libs/store/memory"
 	"github.com/shiplane/limits/libs/store/rediscluster"
-	"github.com/shiplane/limits/libs/store/rediscluster/redismeter"
+	"github.com/shiplane/limits/libs/store/storemeter"
 )
 
 // Patience is how long a pod that starts is not ready because its store has not
@@ -26,9 +27,10 @@ const Patience = time.Second
 
 // Counters is the store and what the limiter must know of it.
 type Counters struct {
-	Store store.Store
-	Pods  func() int
-	Local bool // in this process: a call costs next to nothing
+	Store  store.Store
+	Pods   func() int
+	Local  bool           // in this process: a call costs next to nothing
+	Roster members.Roster // of the pods that share the counters
 
 	begun chan struct{} // closed when the store has answered, or has had its time to
 }
@@ -60,15 +62,16 @@ func (c *Counters) await(ctx context.Context, reached <-chan struct{}) {
 func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log *slog.Logger) (*Counters, error) {
 	if cfg.Redis.URL == "" {
 		s, err := memory.New(memory.Config{})
-		c := &Counters{Store: s, Pods: func() int { return 1 }, Local: true, begun: make(chan struct{})}
+		roster := members.NewLocal()
+		c := &Counters{Store: s, Pods: roster.Count, Local: true, Roster: roster, begun: make(chan struct{})}
 		close(c.begun)
 		return c, err
 	}
 	if err := cfg.Secrets(); err != nil {
 		return nil, serve.Usage(err)
 	}
-	var members *rediscluster.Members
-	meter, err := redismeter.New(provider, func() int { return members.Count() })
+	var pods *members.Members
+	meter, err := storemeter.New(provider, "shard", func() int { return pods.Count() })
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +81,16 @@ func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log
 		return nil, serve.Usage(fmt.Errorf("--store: %w", err))
 	}
 	process.OnClose("store", func(context.Context) error { s.Close(); return nil })
-	if members, err = rediscluster.NewMembers(s, cfg.Members); err != nil {
+	roster, err := rediscluster.NewRoster(s, cfg.Region)
+	if err != nil {
 		return nil, serve.Usage(err)
 	}
-	process.Go("members", func(ctx context.Context) error { members.Run(ctx); return nil })
-	c := &Counters{Store: s, Pods: members.Count, begun: make(chan struct{})}
+	cfg.Members.Roster, cfg.Members.Logger = roster, log
+	if pods, err = members.New(cfg.Members); err != nil {
+		return nil, serve.Usage(err)
+	}
+	process.Go("members", func(ctx context.Context) error { pods.Run(ctx); return nil })
+	c := &Counters{Store: s, Pods: pods.Count, Roster: roster, begun: make(chan struct{})}
 	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.Reached()); return nil })
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/filewatch"
+	"github.com/shiplane/limits/libs/store/members"
 	"github.com/shiplane/limits/libs/store/rediscluster"
 )
 
@@ -30,7 +31,8 @@ type StoreFlags struct {
 // Config is a checked configuration of the store; the zero URL is memory.
 type Config struct {
 	Redis    rediscluster.Config
-	Members  rediscluster.MembersConfig
+	Members  members.Config // without a roster and a logger
+	Region   string
 	CA       string
 	Password string // file
 }
@@ -60,7 +62,7 @@ func (f *StoreFlags) Config(faults *command.Faults) Config {
 	if err := cfg.Redis.Validate(); err != nil {
 		faults.Add("store", command.WithoutUser(f.Store), err.Error())
 	}
-	cfg.Members = rediscluster.MembersConfig{Region: f.Region, Pod: f.PodID, Least: pods}
+	cfg.Region, cfg.Members = f.Region, members.Config{Pod: f.PodID, Least: pods}
 	if cfg.Members.Pod == "" {
 		host, err := os.Hostname()
 		if err != nil {

@@ -1,4 +1,4 @@
-package redismeter_test
+package storemeter_test
 
 import (
 	"net/http/httptest"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/shiplane/limits/libs/store/breaker"
 	"github.com/shiplane/limits/libs/store/rediscluster"
-	"github.com/shiplane/limits/libs/store/rediscluster/redismeter"
+	"github.com/shiplane/limits/libs/store/storemeter"
 	"github.com/shiplane/limits/libs/telemetry"
 )
 
@@ -18,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := redismeter.New(metrics.Provider(), func() int { return 50 })
+	m, err := storemeter.New(metrics.Provider(), "shard", func() int { return 50 })
 	if err != nil {
 		t.Fatal(err)
 	}
