@@ -88,6 +88,7 @@ func (b *Breaker) Closed() bool {
 // Outcome is how a call ended.
 type Outcome uint8
 
+// How calls end.
 const (
 	Replied     Outcome = iota // with whatever: the server is there
 	TimedOut                   // no reply in time
