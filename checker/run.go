@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		return err
 	}
 	engine := decide.New(decide.Config{Domains: rules.sources(), Limiter: limits, Mode: cfg.Mode, Observer: observer})
-	checks := service.New(service.Config{Engine: engine, Store: store.Store, PodOnly: keys.PodOnly, Logger: log})
+	checks := service.New(service.Config{Engine: engine, Store: store.Store, Roster: store.Roster, PodOnly: keys.PodOnly, Logger: log})
 	ready := func() error { return cmp.Or(process.Ready(), rules.ready(), store.Ready()) }
 	b := binding{process: process, cfg: cfg, endpoint: serve.Endpoint{
 		Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler(checks, keys, cfg.Origins, ready),

@@ -28,6 +28,7 @@ func RegisterCheck(server grpc.ServiceRegistrar, service checkv1.CheckServiceHan
 			method("Check", checkv1.CheckServiceCheckProcedure, service.Check),
 			method("CheckBatch", checkv1.CheckServiceCheckBatchProcedure, service.CheckBatch),
 			method("Acquire", checkv1.CheckServiceAcquireProcedure, service.Acquire),
+			method("Join", checkv1.CheckServiceJoinProcedure, service.Join),
 		},
 		Metadata: checkv1.File_shiplane_check_v1_check_proto.Path(),
 	}, service)

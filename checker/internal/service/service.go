@@ -18,6 +18,7 @@ import (
 	"github.com/shiplane/limits/checker/internal/decide"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
+	"github.com/shiplane/limits/libs/store/members"
 	checkv1 "github.com/shiplane/limits/proto/shiplane/check/v1"
 )
 
@@ -33,6 +34,7 @@ const (
 type Service struct {
 	engine  *decide.Engine
 	store   store.Store
+	roster  members.Roster
 	podOnly func(context.Context) error
 	log     *slog.Logger
 }
@@ -40,7 +42,8 @@ type Service struct {
 // Config is what a Service is made of.
 type Config struct {
 	Engine *decide.Engine
-	Store  store.Store // what Acquire asks
+	Store  store.Store    // what Acquire asks
+	Roster members.Roster // of the pods that share it
 	// PodOnly returns why a caller may not Acquire, as an error of Connect.
 	PodOnly func(context.Context) error
 	Logger  *slog.Logger
@@ -48,7 +51,7 @@ type Config struct {
 
 // New makes a service.
 func New(cfg Config) *Service {
-	return &Service{engine: cfg.Engine, store: cfg.Store, podOnly: cfg.PodOnly, log: cfg.Logger}
+	return &Service{engine: cfg.Engine, store: cfg.Store, roster: cfg.Roster, podOnly: cfg.PodOnly, log: cfg.Logger}
 }
 
 var _ checkv1.CheckServiceHandler = (*Service)(nil)

@@ -39,6 +39,8 @@ const (
 	CheckServiceCheckBatchProcedure = "/shiplane.check.v1.CheckService/CheckBatch"
 	// CheckServiceAcquireProcedure is the fully-qualified name of the CheckService's Acquire RPC.
 	CheckServiceAcquireProcedure = "/shiplane.check.v1.CheckService/Acquire"
+	// CheckServiceJoinProcedure is the fully-qualified name of the CheckService's Join RPC.
+	CheckServiceJoinProcedure = "/shiplane.check.v1.CheckService/Join"
 )
 
 // CheckServiceClient is a client for the shiplane.check.v1.CheckService service.
@@ -64,6 +66,13 @@ type CheckServiceClient interface {
 	//
 	// Errors are those of the whole; a store that does not answer is a result's.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
+	// Join tells that a pod lives that holds leases over checkers, and how many
+	// pods share its counters: leases are sized by that. A pod calls it every 2 s,
+	// whether it has traffic or not, and is forgotten 7 s after its last call. It
+	// may be repeated. Callers need the role pod.
+	//
+	// Errors: UNAVAILABLE if the counters' store does not answer.
+	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 }
 
 // NewCheckServiceClient constructs a client for the shiplane.check.v1.CheckService service. By
@@ -95,6 +104,12 @@ func NewCheckServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(checkServiceMethods.ByName("Acquire")),
 			connect.WithClientOptions(opts...),
 		),
+		join: connect.NewClient[JoinRequest, JoinResponse](
+			httpClient,
+			baseURL+CheckServiceJoinProcedure,
+			connect.WithSchema(checkServiceMethods.ByName("Join")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -103,6 +118,7 @@ type checkServiceClient struct {
 	check      *connect.Client[CheckRequest, CheckResponse]
 	checkBatch *connect.Client[CheckBatchRequest, CheckBatchResponse]
 	acquire    *connect.Client[AcquireRequest, AcquireResponse]
+	join       *connect.Client[JoinRequest, JoinResponse]
 }
 
 // Check calls shiplane.check.v1.CheckService.Check.
@@ -132,6 +148,15 @@ func (c *checkServiceClient) Acquire(ctx context.Context, req *AcquireRequest) (
 	return nil, err
 }
 
+// Join calls shiplane.check.v1.CheckService.Join.
+func (c *checkServiceClient) Join(ctx context.Context, req *JoinRequest) (*JoinResponse, error) {
+	response, err := c.join.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // CheckServiceHandler is an implementation of the shiplane.check.v1.CheckService service.
 type CheckServiceHandler interface {
 	// Check decides one request and, if it is allowed, charges all its entries;
@@ -155,6 +180,13 @@ type CheckServiceHandler interface {
 	//
 	// Errors are those of the whole; a store that does not answer is a result's.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
+	// Join tells that a pod lives that holds leases over checkers, and how many
+	// pods share its counters: leases are sized by that. A pod calls it every 2 s,
+	// whether it has traffic or not, and is forgotten 7 s after its last call. It
+	// may be repeated. Callers need the role pod.
+	//
+	// Errors: UNAVAILABLE if the counters' store does not answer.
+	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 }
 
 // NewCheckServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -182,6 +214,12 @@ func NewCheckServiceHandler(svc CheckServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(checkServiceMethods.ByName("Acquire")),
 		connect.WithHandlerOptions(opts...),
 	)
+	checkServiceJoinHandler := connect.NewUnaryHandlerSimple(
+		CheckServiceJoinProcedure,
+		svc.Join,
+		connect.WithSchema(checkServiceMethods.ByName("Join")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/shiplane.check.v1.CheckService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CheckServiceCheckProcedure:
@@ -190,6 +228,8 @@ func NewCheckServiceHandler(svc CheckServiceHandler, opts ...connect.HandlerOpti
 			checkServiceCheckBatchHandler.ServeHTTP(w, r)
 		case CheckServiceAcquireProcedure:
 			checkServiceAcquireHandler.ServeHTTP(w, r)
+		case CheckServiceJoinProcedure:
+			checkServiceJoinHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -209,4 +249,8 @@ func (UnimplementedCheckServiceHandler) CheckBatch(context.Context, *CheckBatchR
 
 func (UnimplementedCheckServiceHandler) Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("shiplane.check.v1.CheckService.Acquire is not implemented"))
+}
+
+func (UnimplementedCheckServiceHandler) Join(context.Context, *JoinRequest) (*JoinResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("shiplane.check.v1.CheckService.Join is not implemented"))
 }

@@ -1414,6 +1414,108 @@ func (x *AskOutcome) GetShort() bool {
 	return false
 }
 
+// JoinRequest tells of a pod.
+type JoinRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pod's id: 1 to 253 bytes. No two pods of a region have the same.
+	Pod string `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// The pod ends: it is not to be counted any more.
+	Leaves        bool `protobuf:"varint,2,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRequest) Reset() {
+	*x = JoinRequest{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRequest) ProtoMessage() {}
+
+func (x *JoinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
+func (*JoinRequest) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *JoinRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
+	}
+	return false
+}
+
+// JoinResponse tells of the others.
+type JoinResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Pods of the region that live and share the counters, gateways and checkers,
+	// whichever way they reach them: from 0.
+	Pods          int32 `protobuf:"varint,1,opt,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinResponse) Reset() {
+	*x = JoinResponse{}
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinResponse) ProtoMessage() {}
+
+func (x *JoinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_shiplane_check_v1_check_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
+func (*JoinResponse) Descriptor() ([]byte, []int) {
+	return file_shiplane_check_v1_check_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *JoinResponse) GetPods() int32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
 var File_shiplane_check_v1_check_proto protoreflect.FileDescriptor
 
 const file_shiplane_check_v1_check_proto_rawDesc = "" +
@@ -1503,7 +1605,12 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\bretry_us\x18\x03 \x01(\x03R\aretryUs\x12\x19\n" +
 	"\breset_us\x18\x04 \x01(\x03R\aresetUs\x12\x14\n" +
 	"\x05never\x18\x05 \x01(\bR\x05never\x12\x14\n" +
-	"\x05short\x18\x06 \x01(\bR\x05short*d\n" +
+	"\x05short\x18\x06 \x01(\bR\x05short\"7\n" +
+	"\vJoinRequest\x12\x10\n" +
+	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x16\n" +
+	"\x06leaves\x18\x02 \x01(\bR\x06leaves\"\"\n" +
+	"\fJoinResponse\x12\x12\n" +
+	"\x04pods\x18\x01 \x01(\x05R\x04pods*d\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_ALLOWED\x10\x01\x12\x12\n" +
@@ -1535,12 +1642,13 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\x13COUNTER_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14COUNTER_TOKEN_BUCKET\x10\x01\x12\x18\n" +
 	"\x14COUNTER_FIXED_WINDOW\x10\x02\x12\x17\n" +
-	"\x13COUNTER_SLIDING_LOG\x10\x032\x87\x02\n" +
+	"\x13COUNTER_SLIDING_LOG\x10\x032\xd0\x02\n" +
 	"\fCheckService\x12J\n" +
 	"\x05Check\x12\x1f.shiplane.check.v1.CheckRequest\x1a .shiplane.check.v1.CheckResponse\x12Y\n" +
 	"\n" +
 	"CheckBatch\x12$.shiplane.check.v1.CheckBatchRequest\x1a%.shiplane.check.v1.CheckBatchResponse\x12P\n" +
-	"\aAcquire\x12!.shiplane.check.v1.AcquireRequest\x1a\".shiplane.check.v1.AcquireResponseB<Z:github.com/shiplane/limits/proto/shiplane/check/v1;checkv1b\x06proto3"
+	"\aAcquire\x12!.shiplane.check.v1.AcquireRequest\x1a\".shiplane.check.v1.AcquireResponse\x12G\n" +
+	"\x04Join\x12\x1e.shiplane.check.v1.JoinRequest\x1a\x1f.shiplane.check.v1.JoinResponseB<Z:github.com/shiplane/limits/proto/shiplane/check/v1;checkv1b\x06proto3"
 
 var (
 	file_shiplane_check_v1_check_proto_rawDescOnce sync.Once
@@ -1555,7 +1663,7 @@ func file_shiplane_check_v1_check_proto_rawDescGZIP() []byte {
 }
 
 var file_shiplane_check_v1_check_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_shiplane_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_shiplane_check_v1_check_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_shiplane_check_v1_check_proto_goTypes = []any{
 	(Verdict)(0),                // 0: shiplane.check.v1.Verdict
 	(DecidedBy)(0),              // 1: shiplane.check.v1.DecidedBy
@@ -1576,17 +1684,19 @@ var file_shiplane_check_v1_check_proto_goTypes = []any{
 	(*AcquireResponse)(nil),     // 16: shiplane.check.v1.AcquireResponse
 	(*AskResult)(nil),           // 17: shiplane.check.v1.AskResult
 	(*AskOutcome)(nil),          // 18: shiplane.check.v1.AskOutcome
-	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
+	(*JoinRequest)(nil),         // 19: shiplane.check.v1.JoinRequest
+	(*JoinResponse)(nil),        // 20: shiplane.check.v1.JoinResponse
+	(*durationpb.Duration)(nil), // 21: google.protobuf.Duration
 }
 var file_shiplane_check_v1_check_proto_depIdxs = []int32{
 	6,  // 0: shiplane.check.v1.CheckRequest.entries:type_name -> shiplane.check.v1.Entry
 	0,  // 1: shiplane.check.v1.CheckResponse.verdict:type_name -> shiplane.check.v1.Verdict
 	1,  // 2: shiplane.check.v1.CheckResponse.decided_by:type_name -> shiplane.check.v1.DecidedBy
 	8,  // 3: shiplane.check.v1.CheckResponse.entries:type_name -> shiplane.check.v1.Outcome
-	19, // 4: shiplane.check.v1.CheckResponse.retry_after:type_name -> google.protobuf.Duration
+	21, // 4: shiplane.check.v1.CheckResponse.retry_after:type_name -> google.protobuf.Duration
 	2,  // 5: shiplane.check.v1.CheckResponse.cause:type_name -> shiplane.check.v1.Cause
-	19, // 6: shiplane.check.v1.Outcome.reset:type_name -> google.protobuf.Duration
-	19, // 7: shiplane.check.v1.Outcome.retry_after:type_name -> google.protobuf.Duration
+	21, // 6: shiplane.check.v1.Outcome.reset:type_name -> google.protobuf.Duration
+	21, // 7: shiplane.check.v1.Outcome.retry_after:type_name -> google.protobuf.Duration
 	1,  // 8: shiplane.check.v1.Outcome.decided_by:type_name -> shiplane.check.v1.DecidedBy
 	5,  // 9: shiplane.check.v1.CheckBatchRequest.requests:type_name -> shiplane.check.v1.CheckRequest
 	11, // 10: shiplane.check.v1.CheckBatchResponse.results:type_name -> shiplane.check.v1.CheckResult
@@ -1602,11 +1712,13 @@ var file_shiplane_check_v1_check_proto_depIdxs = []int32{
 	5,  // 20: shiplane.check.v1.CheckService.Check:input_type -> shiplane.check.v1.CheckRequest
 	9,  // 21: shiplane.check.v1.CheckService.CheckBatch:input_type -> shiplane.check.v1.CheckBatchRequest
 	13, // 22: shiplane.check.v1.CheckService.Acquire:input_type -> shiplane.check.v1.AcquireRequest
-	7,  // 23: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
-	10, // 24: shiplane.check.v1.CheckService.CheckBatch:output_type -> shiplane.check.v1.CheckBatchResponse
-	16, // 25: shiplane.check.v1.CheckService.Acquire:output_type -> shiplane.check.v1.AcquireResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
+	19, // 23: shiplane.check.v1.CheckService.Join:input_type -> shiplane.check.v1.JoinRequest
+	7,  // 24: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
+	10, // 25: shiplane.check.v1.CheckService.CheckBatch:output_type -> shiplane.check.v1.CheckBatchResponse
+	16, // 26: shiplane.check.v1.CheckService.Acquire:output_type -> shiplane.check.v1.AcquireResponse
+	20, // 27: shiplane.check.v1.CheckService.Join:output_type -> shiplane.check.v1.JoinResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -1630,7 +1742,7 @@ func file_shiplane_check_v1_check_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shiplane_check_v1_check_proto_rawDesc), len(file_shiplane_check_v1_check_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
