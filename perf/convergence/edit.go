@@ -41,6 +41,7 @@ func (f *Fleet) edit(ctx context.Context, number int) (edit, error) {
 			return edit{answer.GetRevision(), asked}, nil
 		case code == connect.CodeAborted && attempt > 0: // the attempt before may have been committed
 			return f.lookUp(ctx, at, rule)
+		case code == connect.CodeCanceled && ctx.Err() == nil: // how connect tells of a connection that broke while it wrote
 		case code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded:
 			return edit{}, fmt.Errorf("edit %d: %w %v", number, err, violations(err))
 		}

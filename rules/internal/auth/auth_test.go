@@ -149,6 +149,41 @@ func TestInstancesShareTokens(t *testing.T) {
 	}
 }
 
+// An instance that has come up while the store is away knows no token: it says that
+// it cannot tell, to a good token and a bad one alike, and takes the good one as soon
+// as the store is there.
+func TestOutageIsNoEndOfAToken(t *testing.T) {
+	store := &tokens{}
+	there, _, _ := ring(store)
+	_, text := create(t, there, rulesv1.Role_ROLE_POD, 0)
+	here, _, _ := ring(store)
+	store.away = true
+	h := here.Middleware(http.NotFoundHandler(), func(w http.ResponseWriter, _ *http.Request, err error) {
+		if connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("refused with %v", err)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	for range 10 { // more than are looked up
+		if _, err := here.Authenticate(t.Context(), text); !errors.Is(err, auth.ErrUnasked) {
+			t.Errorf("got %v", err)
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+text)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("answered with %d", w.Code)
+		}
+	}
+	store.away = false
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	here.Run(ctx) // reads once
+	if _, err := here.Authenticate(t.Context(), text); err != nil {
+		t.Errorf("the store is back: %v", err)
+	}
+}
+
 // A flood of made-up tokens does not reach the store.
 func TestUnknownTokensCostFewQueries(t *testing.T) {
 	store := &tokens{}

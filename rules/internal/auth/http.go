@@ -44,7 +44,11 @@ func (k *Keyring) Middleware(next http.Handler, refuse func(http.ResponseWriter,
 			return
 		}
 		failure := connect.NewError(connect.CodeUnauthenticated, err)
-		failure.Meta().Set("WWW-Authenticate", "Bearer")
+		if errors.Is(err, ErrUnasked) {
+			failure = connect.NewError(connect.CodeUnavailable, err)
+		} else {
+			failure.Meta().Set("WWW-Authenticate", "Bearer")
+		}
 		if rpc.IsSupported(r) {
 			_ = rpc.Write(w, r, failure) // an error of the connection is the server's to notice
 			return

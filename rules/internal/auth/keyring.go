@@ -32,6 +32,7 @@ const (
 var (
 	ErrMissing = errors.New("a bearer token is required")
 	ErrInvalid = errors.New("the bearer token is not valid")
+	ErrUnasked = errors.New("the bearer token is not known here, and the store of tokens cannot be asked at the moment")
 )
 
 // Principal is who calls.
@@ -50,6 +51,7 @@ type Keyring struct {
 
 	mu     sync.RWMutex
 	tokens map[string]*ledger.Token // by id; the tokens are not modified
+	read   bool                     // they have been read at least once
 
 	refreshing sync.Mutex // one query at a time
 }
@@ -92,13 +94,15 @@ func (k *Keyring) refresh(ctx context.Context) error {
 		tokens[t.ID] = t
 	}
 	k.mu.Lock()
-	k.tokens = tokens
+	k.tokens, k.read = tokens, true
 	k.mu.Unlock()
 	return nil
 }
 
 // Authenticate tells whose token a text is. The error is ErrMissing for none,
-// ErrInvalid for one that is unknown, void or wrong, and says nothing else.
+// ErrInvalid for one that is unknown, void or wrong, and ErrUnasked where that
+// cannot be told: a caller whose token is good must not take an outage for the end
+// of it.
 func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, error) {
 	if text == "" {
 		return Principal{}, ErrMissing
@@ -107,11 +111,9 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 	if err != nil {
 		return Principal{}, ErrInvalid
 	}
-	known := k.find(shown.ID)
-	if known == nil && k.often.Allow() {
-		if err := k.refresh(ctx); err == nil {
-			known = k.find(shown.ID)
-		}
+	known, err := k.lookUp(ctx, shown.ID)
+	if err != nil {
+		return Principal{}, err
 	}
 	stranger := known == nil
 	if stranger {
@@ -122,6 +124,25 @@ func (k *Keyring) Authenticate(ctx context.Context, text string) (Principal, err
 		return Principal{}, ErrInvalid
 	}
 	return Principal{Name: known.Name, Role: known.Role, TokenID: known.ID}, nil
+}
+
+// lookUp returns a token by its id, nil for none. The store is asked about an id that
+// is not known, but not for each of a flood of them.
+func (k *Keyring) lookUp(ctx context.Context, id string) (*ledger.Token, error) {
+	if known := k.find(id); known != nil {
+		return known, nil
+	}
+	if k.often.Allow() {
+		if err := k.refresh(ctx); err != nil {
+			return nil, ErrUnasked
+		}
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if !k.read {
+		return nil, ErrUnasked
+	}
+	return k.tokens[id], nil
 }
 
 func (k *Keyring) find(id string) *ledger.Token {
