@@ -16,19 +16,21 @@ import (
 	"time"
 )
 
-// Files of a certificate in the folder of the servers.
+// Files of a certificate, in the folder of the servers: the authority's, the
+// server's, and the server's key.
 const (
-	caFile   = "ca.pem"
-	certFile = "server.pem"
-	keyFile  = "server.key"
+	CAFile   = "ca.pem"
+	CertFile = "server.pem"
+	KeyFile  = "server.key"
 )
 
 // certificateLife is long enough for a system that is left running over a weekend.
 const certificateLife = 30 * 24 * time.Hour
 
-// certify makes an authority and one certificate for servers at address, writes
-// them into dir and returns what a client needs to trust them.
-func certify(dir, address string) (*tls.Config, error) {
+// Certify makes an authority and one certificate for servers at address, an IP
+// address, writes them into dir (CAFile, CertFile, KeyFile; PEM, mode 0600) and
+// returns what a client needs to trust them.
+func Certify(dir, address string) (*tls.Config, error) {
 	authority := template("Shiplane testenv CA")
 	authority.IsCA = true
 	authority.KeyUsage = x509.KeyUsageCertSign
@@ -58,9 +60,9 @@ func certify(dir, address string) (*tls.Config, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		writePEM(dir, caFile, "CERTIFICATE", authorityDER),
-		writePEM(dir, certFile, "CERTIFICATE", serverDER),
-		writePEM(dir, keyFile, "PRIVATE KEY", keyDER))
+		writePEM(dir, CAFile, "CERTIFICATE", authorityDER),
+		writePEM(dir, CertFile, "CERTIFICATE", serverDER),
+		writePEM(dir, KeyFile, "PRIVATE KEY", keyDER))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@
 //     dead: many processes can use this package at once.
 //   - A temporary folder is removed by Close. One whose owner was killed stays,
 //     with its logs, as does what its nodes knew of their cluster, some KiB in
-//     /dev/shm/shiplane-nodes-*.
+//     /dev/shm/shiplane-nodes-*, until RemoveLeft.
 //
 // A context given to a Start bounds the start, not the life of the servers. An
 // error of a start ends with the last lines of the server's log.

@@ -75,10 +75,14 @@ func (n *Node) Address() string {
 // Proxy stands in front of the node; nil unless the servers are Proxied.
 func (n *Node) Proxy() *tcpproxy.Proxy { return n.proxy }
 
-// PID is the number of the node's process, the last one if it is dead.
+// PID is the number of the node's process, the last one if it is dead, 0 before
+// the first.
 func (n *Node) PID() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.process == nil {
+		return 0
+	}
 	return n.process.PID()
 }
 
@@ -115,6 +119,14 @@ func (n *Node) Running() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.process != nil && n.process.Running() && !n.frozen
+}
+
+// Frozen reports whether the node is stopped in its tracks: it is neither dead nor
+// running.
+func (n *Node) Frozen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process != nil && n.process.Running() && n.frozen
 }
 
 // Kill ends the node by SIGKILL, as a crash does. Connections to it end, and new

@@ -192,6 +192,20 @@ func (p *Postgres) Address() string {
 	return p.port.String()
 }
 
+// PID is the number of the server's process, the last one if it is dead.
+func (p *Postgres) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.PID()
+}
+
+// Running reports whether the server has not ended.
+func (p *Postgres) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.Running()
+}
+
 // Proxy stands in front of the server; nil unless it is Proxied.
 func (p *Postgres) Proxy() *tcpproxy.Proxy { return p.proxy }
 

@@ -114,7 +114,7 @@ func TestFailedPostgresShowsTheLog(t *testing.T) {
 }
 
 // Nothing outlives an owner that is killed: not Redis, and neither Postgres nor
-// its children.
+// its children; and RemoveLeft removes what they had in memory, too.
 func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	dir, err := os.MkdirTemp("", "shiplane-owner-") //nolint:usetesting // Postgres' user could not enter t.TempDir
 	if err != nil {
@@ -141,6 +141,18 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 		t.Fatalf("the owner started %q, %v, want Redis and several of Postgres", processes, err)
 	}
 	gone(t, processes)
+	quick, err := os.Readlink(dir + "/redis/nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.RemoveLeft(dir + "/redis"); err != nil {
+		t.Error(err)
+	}
+	for _, folder := range []string{quick, dir + "/redis"} {
+		if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", folder, err)
+		}
+	}
 }
 
 // After a failure the logs are printed and kept, and the servers are gone.

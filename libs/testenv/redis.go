@@ -20,8 +20,12 @@ import (
 // atOnce bounds what is done to servers in parallel.
 const atOnce = 16
 
-// memoryFolder is where Linux keeps files in memory.
-const memoryFolder = "/dev/shm"
+// Where the nodes of a cluster keep what they know of it.
+const (
+	memoryFolder = "/dev/shm" // where Linux keeps files in memory
+	quickPrefix  = "shiplane-nodes-"
+	quickLink    = "nodes" // in the servers' folder, to the one in memory
+)
 
 // Redis is one or more redis-servers that were started together. Its methods are
 // safe for concurrent use.
@@ -65,13 +69,15 @@ func newRedis(cfg RedisConfig) (*Redis, error) {
 	}
 	// A node saves each change of what it knows with an fsync, and answers nobody
 	// meanwhile: a disk would be all that clusters wait for while they form.
-	quick, err := os.MkdirTemp(memoryFolder, "shiplane-nodes-")
+	quick, err := os.MkdirTemp(memoryFolder, quickPrefix)
 	if err != nil {
 		quick = dir
+	} else if err := os.Symlink(quick, filepath.Join(dir, quickLink)); err != nil {
+		return nil, errors.Join(err, os.Remove(quick))
 	}
 	r := &Redis{cfg: cfg, dir: dir, quick: quick, admin: User{Name: adminName, Password: rand.Text()}}
 	if cfg.TLS {
-		if r.trust, err = certify(dir, cfg.Address); err != nil {
+		if r.trust, err = Certify(dir, cfg.Address); err != nil {
 			return nil, errors.Join(fmt.Errorf("certificates in %s: %w", dir, err), r.Close())
 		}
 	}
@@ -165,7 +171,7 @@ func (r *Redis) URL() string {
 func (r *Redis) TLS() *tls.Config { return r.trust.Clone() }
 
 // CAFile is the path of the authority's certificate (PEM), there with TLS.
-func (r *Redis) CAFile() string { return filepath.Join(r.dir, caFile) }
+func (r *Redis) CAFile() string { return filepath.Join(r.dir, CAFile) }
 
 // Dir is the folder with a folder for each server, and in it its log.
 func (r *Redis) Dir() string { return r.dir }
@@ -189,11 +195,24 @@ func (r *Redis) Close() error {
 		}
 		ending.Wait()
 		if r.quick != r.dir {
-			r.left = os.RemoveAll(r.quick)
+			r.left = errors.Join(os.RemoveAll(r.quick), os.Remove(filepath.Join(r.dir, quickLink)))
 		}
 		if r.cfg.Dir == "" {
 			r.left = errors.Join(r.left, os.RemoveAll(r.dir))
 		}
 	})
 	return r.left
+}
+
+// RemoveLeft removes the folder of servers (RedisConfig.Dir) whose owner was killed
+// before it could close them, and what of them lies elsewhere. None of them may
+// run any more.
+func RemoveLeft(dir string) error {
+	quick, err := os.Readlink(filepath.Join(dir, quickLink))
+	if err == nil && filepath.Dir(quick) == memoryFolder && strings.HasPrefix(filepath.Base(quick), quickPrefix) {
+		err = os.RemoveAll(quick)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }

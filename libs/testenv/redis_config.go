@@ -113,9 +113,9 @@ func redisConf(n *Node, nodeTimeout time.Duration) string {
 	if own.cfg.TLS {
 		listen = "port 0\ntls-port %d"
 		lines = append(lines,
-			fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(own.dir, caFile)),
-			fmt.Sprintf("tls-cert-file %q", filepath.Join(own.dir, certFile)),
-			fmt.Sprintf("tls-key-file %q", filepath.Join(own.dir, keyFile)),
+			fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(own.dir, CAFile)),
+			fmt.Sprintf("tls-cert-file %q", filepath.Join(own.dir, CertFile)),
+			fmt.Sprintf("tls-key-file %q", filepath.Join(own.dir, KeyFile)),
 			"tls-auth-clients no", "tls-replication yes", "tls-cluster yes")
 	}
 	lines = append(lines, fmt.Sprintf(listen, n.port.Number()))
