@@ -106,6 +106,12 @@ func (p *Proxy) Set(faults Faults) error {
 	return nil
 }
 
+// Faults returns the state of the wire.
+func (p *Proxy) Faults() Faults {
+	faults, _ := p.wire()
+	return faults
+}
+
 // wire returns the faults, and what is closed when they change.
 func (p *Proxy) wire() (faults Faults, changed <-chan struct{}) {
 	p.mu.Lock()
