@@ -15,8 +15,8 @@ const (
 
 // Config says what is started.
 type Config struct {
-	Dir      string // empty, and this stack's alone; Postgres' user must be able to enter it
-	Programs string // folder of the services
+	Dir      string   // empty, and this stack's alone; Postgres' user must be able to enter it
+	Programs string   // folder of the services
 	Upstream []string // the command of the API behind the gateways, to which its --listen is added
 
 	Regions  []string // the first is the home region

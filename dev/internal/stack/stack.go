@@ -133,7 +133,9 @@ func (s *Stack) run(ctx context.Context, started *service) error {
 
 func (s *Stack) watch(started *service) {
 	s.watching.Go(func() {
-		started.watch(s.life, func(name string, err error) { s.say(fmt.Sprintf("%s has ended by itself: %v (dev logs %s)", name, err, name)) })
+		started.watch(s.life, func(name string, err error) {
+			s.say(fmt.Sprintf("%s has ended by itself: %v (dev logs %s)", name, err, name))
+		})
 	})
 }
 
