@@ -254,6 +254,9 @@ func (p *parts) prepareNow(ctx context.Context) error {
 	if p.seed == nil {
 		return nil
 	}
+	if err := p.rules.Load(ctx); err != nil { // they were not there to be read before the tables were
+		return err
+	}
 	done, err := p.rules.Import(ctx, "seed file", p.seed)
 	if err != nil {
 		return fmt.Errorf("--seed-file %s: %w", p.cfg.SeedFile, err)

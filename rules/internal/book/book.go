@@ -89,6 +89,15 @@ func (b *Book) Ready() error {
 	return nil
 }
 
+// Load reads the rules if they have not been read yet, as where Open found the store
+// away or without tables. It is for before Run, which reads them by itself.
+func (b *Book) Load(ctx context.Context) error {
+	if b.Ready() == nil {
+		return nil
+	}
+	return b.snapshot(ctx)
+}
+
 // Rules returns the rules of a domain as last seen, "" for the default domain. ok
 // is false if it has never had any, or the book is not ready.
 func (b *Book) Rules(domain string) (rules *ruleset.Ruleset, ok bool) {

@@ -229,6 +229,29 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// A store that could not be read when the book was opened can be filled as soon as it
+// can, before the book is run: a new database has no tables until its first service
+// has made them.
+func TestStoreIsFilledOnceItCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		t.Cleanup(mem.Close)
+		store := &faulty{Store: mem}
+		store.away.Store(true)
+		b := open(t, store)
+		if err := b.Load(t.Context()); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, ledger.ErrUnavailable)
+		}
+		store.away.Store(false)
+		if err := b.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := b.Import(t.Context(), "file", seed()); err != nil || !done {
+			t.Errorf("the file was imported: %v, %v", done, err)
+		}
+	})
+}
+
 // A log that no longer reaches back, or ends before what was read (a database put
 // back from a backup), is answered by the whole.
 func TestLostLogResets(t *testing.T) {
