@@ -20,7 +20,7 @@ WEB_BIN := web/node_modules/.bin
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1)))
 
 # Packages whose tests run once more under the race detector.
-RACE ?= $(shell go list ./libs/... ./gateway/... ./checker/... ./rules/... ./client/... | grep -v -e /libs/testenv -e /rules/internal/pgstore)
+RACE ?= $(shell go list ./libs/... ./gateway/... ./checker/... ./rules/... ./client/... ./dev/internal/... | grep -v -e /libs/testenv -e /rules/internal/pgstore)
 
 .DEFAULT_GOAL := help
 
@@ -37,6 +37,12 @@ run: ## build and run the gateway with its embedded defaults (ARGS="--help" for 
 run-checker: ## build and run the checker (ARGS="--rules FILE", ARGS="--help" for its flags)
 	go build -o bin/checker ./checker/cmd/checker
 	@exec bin/checker $(ARGS)
+
+.PHONY: dev
+dev: ## run the whole system on this machine: three regions, until Ctrl-C (ARGS="--shards 16", ARGS="--help"; docs/dev.md)
+	@tools/apt.sh redis-server=redis-server /usr/lib/postgresql=postgresql
+	go build -o bin/ ./gateway/cmd/gateway ./checker/cmd/checker ./rules/cmd/rules ./dev/cmd/dev
+	@exec bin/dev up $(ARGS)
 
 .PHONY: test
 test: test-web ## vet and test everything, libs, gateway and checker also under the race detector

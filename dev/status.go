@@ -105,7 +105,7 @@ func table(out io.Writer, s *stack.Status, all bool) error {
 		if p.Kind == stack.KindRedis && p.State == stack.Running && !all {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.Name, p.State, p.PID, p.Memory/mebibyte, p.Address, optional(p.Revision), optional(p.Pods), breakers(p.Breakers))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.Name, p.State, p.PID, p.Memory/mebibyte, p.Address, optional(p.Revision), optional(p.Pods), breakers(p))
 	}
 	return t.Flush()
 }
@@ -135,19 +135,17 @@ func regionRows(t io.Writer, r *stack.RegionStatus, all bool) {
 	}
 }
 
-// breakers tells of a pod's breakers: how many are closed, and which are not.
-func breakers(states map[string]string) string {
+// breakers tells which of a pod's breakers are not closed. One that has never
+// changed is not told of, and closed.
+func breakers(p *stack.PartStatus) string {
 	var told []string
-	closed := 0
-	for _, shard := range slices.Sorted(maps.Keys(states)) {
-		if states[shard] == "closed" {
-			closed++
-		} else {
-			told = append(told, states[shard]+" "+shard)
+	for _, shard := range slices.Sorted(maps.Keys(p.Breakers)) {
+		if state := p.Breakers[shard]; state != "closed" {
+			told = append(told, state+" "+shard)
 		}
 	}
-	if closed > 0 {
-		told = append([]string{fmt.Sprintf("%d closed", closed)}, told...)
+	if len(told) == 0 && p.Pods != nil {
+		return "closed"
 	}
 	return dash(strings.Join(told, ", "))
 }

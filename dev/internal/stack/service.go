@@ -38,7 +38,7 @@ type service struct {
 	mu      sync.Mutex
 	process *process.Process // nil until started
 	frozen  bool
-	ending  bool // it was told to
+	told    *process.Process // to end: the last one that was
 }
 
 func newService(c *Config, name, kind, region, api, admin string, args []string) *service {
@@ -59,7 +59,7 @@ func (s *service) restart(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	s.mu.Lock()
-	s.process, s.ending = p, false
+	s.process = p
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -130,7 +130,7 @@ func (s *service) current() *process.Process {
 func (s *service) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ending = true
+	s.told = s.process
 	if s.process != nil {
 		s.process.Kill()
 	}
@@ -141,7 +141,7 @@ func (s *service) kill() {
 // frozen or takes too long.
 func (s *service) stop() error {
 	s.mu.Lock()
-	s.ending = true
+	s.told = s.process
 	p, frozen := s.process, s.frozen
 	s.mu.Unlock()
 	if p == nil {
@@ -193,18 +193,16 @@ func (s *service) status() PartStatus {
 
 // watch calls died if the process ends without having been told to.
 func (s *service) watch(ctx context.Context, died func(name string, err error)) {
-	for p := s.current(); p != nil; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.Done():
-		}
-		s.mu.Lock()
-		ending := s.ending
-		s.mu.Unlock()
-		if !ending {
-			died(s.name, p.Err())
-		}
+	p := s.current()
+	select {
+	case <-ctx.Done():
 		return
+	case <-p.Done():
+	}
+	s.mu.Lock()
+	told := s.told == p
+	s.mu.Unlock()
+	if !told {
+		died(s.name, p.Err())
 	}
 }

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -87,7 +88,9 @@ func (s *Stack) Status(ctx context.Context) Status {
 		})
 	}
 	asking.Wait()
-	slices.SortStableFunc(status.Parts, func(a, b PartStatus) int { return s.order(&a) - s.order(&b) })
+	slices.SortFunc(status.Parts, func(a, b PartStatus) int {
+		return cmp.Or(s.order(&a)-s.order(&b), strings.Compare(a.Name, b.Name))
+	})
 	return status
 }
 

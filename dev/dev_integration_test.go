@@ -1,0 +1,394 @@
+package dev_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shiplane/limits/dev/internal/stack"
+	"github.com/shiplane/limits/dev/internal/statedir"
+)
+
+// patience bounds what happens soon unless it is broken.
+const patience = 60 * time.Second
+
+// What the demo's rules give the account of the key demo-free.
+const (
+	freeRate  = 10 // a second
+	freeBurst = 20
+)
+
+// system is a system on this machine, driven by its command line.
+type system struct {
+	t       *testing.T
+	bin     string
+	dir     string
+	network string
+}
+
+// newSystem builds the programs into bin, and picks addresses that nobody uses.
+func newSystem(t *testing.T, bin string) *system {
+	t.Helper()
+	for _, tool := range []string{"go", "redis-server"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s: %v", tool, err)
+		}
+	}
+	if _, err := os.Stat("../go.mod"); err != nil {
+		t.Skipf("not in the source tree: %v", err)
+	}
+	s := &system{t: t, bin: bin, network: freeNetwork(t)}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./gateway/cmd/gateway", "./checker/cmd/checker", "./rules/cmd/rules", "./dev/cmd/dev")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	parent, err := os.MkdirTemp("", "shiplane-dev-") //nolint:usetesting // Postgres' user could not enter t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(parent, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	s.dir = filepath.Join(parent, "state")
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := s.try("status", "--all")
+			t.Logf("status:\n%s", out)
+		}
+		s.try("down")
+		os.RemoveAll(parent)
+	})
+	return s
+}
+
+// freeNetwork is a second byte of addresses, 127.N.x.x, on which nobody serves
+// what a system would.
+func freeNetwork(t *testing.T) string {
+	t.Helper()
+	const first, all = 64, 128
+	for i := range all {
+		n := first + (os.Getpid()+i)%all
+		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.1.1:8082", n))
+		if err == nil {
+			l.Close()
+			return fmt.Sprint(n)
+		}
+	}
+	t.Fatal("no network is free")
+	return ""
+}
+
+// try runs a command and returns all that it prints.
+func (s *system) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "dev"), append([]string{"--dir", s.dir}, args...)...)
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// run is try for what must work.
+func (s *system) run(args ...string) string {
+	s.t.Helper()
+	out, err := s.try(args...)
+	if err != nil {
+		s.t.Fatalf("dev %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// says runs a command that must work and say all of want.
+func (s *system) says(args []string, want ...string) {
+	s.t.Helper()
+	out := s.run(args...)
+	for _, w := range want {
+		if !strings.Contains(out, w) {
+			s.t.Errorf("dev %s does not say %q, but\n%s", strings.Join(args, " "), w, out)
+		}
+	}
+}
+
+func (s *system) up(args ...string) {
+	s.t.Helper()
+	// Calls get a second: a machine that is busy with tests is no outage.
+	s.says(append([]string{"up", "--detach", "--network", s.network, "--regions", "home", "--node-timeout", "1s", "--store-timeout", "1s"}, args...), "Ready in")
+}
+
+func (s *system) status() (status stack.Status) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.run("status", "--json")), &status); err != nil {
+		s.t.Fatal(err)
+	}
+	return status
+}
+
+func (s *system) part(name string) stack.PartStatus {
+	s.t.Helper()
+	status := s.status()
+	i := slices.IndexFunc(status.Parts, func(p stack.PartStatus) bool { return p.Name == name })
+	if i < 0 {
+		s.t.Fatalf("there is no %s in %+v", name, status.Parts)
+	}
+	return status.Parts[i]
+}
+
+// ask sends a request to gateway i and returns the answer's status.
+func (s *system) ask(i int, method, path, key, body string) int {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://127.%s.1.%d:8080%s", s.network, 10+i, path), strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+func (s *system) login(i int) int {
+	s.t.Helper()
+	return s.ask(i, http.MethodPost, "/v1/login", "", fmt.Sprintf(`{"username": "user-%d"}`, time.Now().UnixNano()))
+}
+
+func (s *system) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not so within %v: %s", patience, what)
+		}
+	}
+}
+
+// whole reports whether all slots are served, by primaries that have their replicas.
+func (s *system) whole() bool {
+	region := s.status().Regions[0]
+	return region.Slots == 16384 && len(region.Shards) == 3 &&
+		!slices.ContainsFunc(region.Shards, func(shard stack.Shard) bool { return len(shard.Replicas) != 1 })
+}
+
+// A system comes up by one command and holds one limit over its gateways; faults
+// happen to it by name, are survived as designed and undone; and nothing of it is
+// left when it is taken down: no process, no port, no file.
+func TestSystemIsUpBreaksAndLeavesNothing(t *testing.T) {
+	bin := t.TempDir()
+	s := newSystem(t, bin)
+	s.up("--gateways", "2")
+	if !s.whole() {
+		t.Error("not whole when ready")
+	}
+	t.Run("a second up says what is running", func(t *testing.T) {
+		s.says([]string{"up", "--network", s.network}, "running already", "Ready in", "127."+s.network+".1.1[1-2]:8080")
+	})
+	t.Run("two gateways hold one limit", s.holdsOneLimit)
+	t.Run("all pods have the rules", func(t *testing.T) {
+		for _, p := range s.status().Parts {
+			if service := p.Admin != ""; service && (p.Revision == nil || *p.Revision != 1) {
+				t.Errorf("%s has no rules of revision 1: %+v", p.Name, p)
+			}
+		}
+	})
+	t.Run("a killed primary is survived", s.survivesKilledPrimary)
+	t.Run("a partition is an outage of the store", func(t *testing.T) {
+		s.says([]string{"partition", "home"}, "do not reach each other")
+		if got := s.login(1); got != http.StatusServiceUnavailable {
+			t.Errorf("a login, which fails closed: %d, want 503", got)
+		}
+		if got := s.ask(1, http.MethodGet, "/v1/labels", "demo-growth", ""); got != http.StatusOK {
+			t.Errorf("a request, which fails open: %d, want 200", got)
+		}
+		s.says([]string{"heal", "home"}, "home reaches its Redis")
+		s.eventually("logins are counted again", func() bool { return s.login(1) != http.StatusServiceUnavailable })
+	})
+	t.Run("parts are frozen, killed and come back by their names", s.partsComeBack)
+	t.Run("nothing is left", s.leavesNothing)
+	t.Run("a killed owner is cleared after", func(t *testing.T) { killedOwnerIsClearedAfter(newSystem(t, bin)) })
+	t.Run("an interrupt ends the foreground", func(t *testing.T) { interruptEndsTheForeground(newSystem(t, bin)) })
+}
+
+func (s *system) holdsOneLimit(t *testing.T) {
+	begin, admitted := time.Now(), 0
+	for range freeBurst {
+		for gateway := 1; gateway <= 2; gateway++ {
+			switch status := s.ask(gateway, http.MethodGet, "/v1/labels", "demo-free", ""); status {
+			case http.StatusOK:
+				admitted++
+			case http.StatusTooManyRequests:
+			default:
+				t.Errorf("gateway %d: %d", gateway, status)
+			}
+		}
+	}
+	most := freeBurst + freeRate*time.Since(begin).Seconds() + 1
+	if float64(admitted) > most || admitted < freeBurst {
+		t.Errorf("admitted %d of %d, want %d to %.1f", admitted, 2*freeBurst, freeBurst, most)
+	}
+}
+
+func (s *system) survivesKilledPrimary(t *testing.T) {
+	s.says([]string{"kill-primary", "home", "--account", "acct_free"}, "is dead, which served slot", "takes over")
+	for gateway := 1; gateway <= 2; gateway++ {
+		if got := s.ask(gateway, http.MethodGet, "/v1/labels", "demo-free", ""); got != http.StatusOK && got != http.StatusTooManyRequests {
+			t.Errorf("gateway %d without the primary: %d", gateway, got)
+		}
+	}
+	s.eventually("a replica has taken over", func() bool { return s.status().Regions[0].Slots == 16384 })
+	s.says([]string{"heal"}, "runs again")
+	s.eventually("the cluster is whole", s.whole)
+}
+
+func (s *system) partsComeBack(t *testing.T) {
+	s.run("freeze", "home-gateway-2")
+	s.run("freeze", "postgres")
+	s.run("kill", "home-checker")
+	for name, want := range map[string]stack.State{"home-gateway-2": stack.Frozen, "postgres": stack.Frozen, "home-checker": stack.Dead, "rules": stack.Running} {
+		if got := s.part(name).State; got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if out, err := s.try("freeze", "home-checker"); err == nil || !strings.Contains(out, "dead") {
+		t.Errorf("the dead was frozen: %s", out)
+	}
+	if out, err := s.try("kill", "nobody"); err == nil || !strings.Contains(out, `"nobody"`) {
+		t.Errorf("nobody was killed: %s", out)
+	}
+	s.says([]string{"thaw"}, "home-gateway-2", "postgres")
+	s.says([]string{"restart", "home-checker"}, "runs again")
+	s.says([]string{"heal"}, "nothing to heal")
+	s.says([]string{"logs", "home-checker", "-n", "500"}, "msg=listening")
+}
+
+func (s *system) leavesNothing(t *testing.T) {
+	status := s.status()
+	memory, err := filepath.EvalSymlinks(filepath.Join(s.dir, "home-redis", "nodes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, err := statedir.Within(s.dir)
+	if err != nil || len(within) < len(status.Parts) {
+		t.Errorf("%d processes work in the folder, of %d: %v", len(within), len(status.Parts), err)
+	}
+	owner, err := statedir.Owner(s.dir)
+	if err != nil || owner.PID != status.PID {
+		t.Errorf("the owner is %+v, want process %d: %v", owner, status.PID, err)
+	}
+	s.says([]string{"down"}, "nothing is left")
+	at, cancel := context.WithCancel(t.Context())
+	cancel() // no waiting
+	for _, p := range append(within, owner) {
+		if err := p.Wait(at); err != nil {
+			t.Errorf("process %d is left: %v", p.PID, err)
+		}
+	}
+	for _, p := range status.Parts {
+		for _, address := range []string{p.Address, p.Admin} {
+			if address == "" {
+				continue
+			}
+			l, err := net.Listen("tcp", address)
+			if err != nil {
+				t.Errorf("%s of %s is left: %v", address, p.Name, err)
+				continue
+			}
+			l.Close()
+		}
+	}
+	for _, path := range []string{s.dir, memory} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	s.says([]string{"down"}, "nothing is running")
+}
+
+// An owner that is killed takes all with it; down and up clear what it has left. TLS
+// and ACLs let the pods in.
+func killedOwnerIsClearedAfter(s *system) {
+	least := []string{"--gateways", "1", "--shards", "1", "--replicas", "0", "--tls"}
+	for _, clear := range []func(){func() { s.says([]string{"down"}, "nothing is left") }, func() { s.up(least...); s.run("down") }} {
+		s.up(least...)
+		if got := s.login(1); got != http.StatusOK {
+			s.t.Errorf("a login, which needs an answer of the store: %d", got)
+		}
+		s.killOwner()
+		if out, err := s.try("status"); err == nil || !strings.Contains(out, "nothing is running") {
+			s.t.Errorf("status: %v, %s", err, out)
+		}
+		clear()
+		if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+			s.t.Errorf("the folder is left: %v", err)
+		}
+	}
+}
+
+// killOwner kills the owner and waits until all has ended with it.
+func (s *system) killOwner() {
+	s.t.Helper()
+	owner, err := statedir.Owner(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	within, err := statedir.Within(s.dir)
+	if err != nil || len(within) == 0 {
+		s.t.Fatalf("%d processes work in the folder: %v", len(within), err)
+	}
+	if err := owner.Signal(unix.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for _, p := range append(within, owner) {
+		if err := p.Wait(ctx); err != nil {
+			s.t.Errorf("process %d outlives its owner: %v", p.PID, err)
+		}
+	}
+}
+
+// In the foreground it runs until it is interrupted, and then ends everything.
+func interruptEndsTheForeground(s *system) {
+	t := s.t
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, "dev"), "--dir", s.dir, "up", "--network", s.network,
+		"--regions", "home", "--shards", "1", "--replicas", "0", "--gateways", "1")
+	cmd.Dir = ".."
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("it is up", func() bool {
+		text, err := s.try("status", "--json")
+		var status stack.Status
+		return err == nil && json.Unmarshal([]byte(text), &status) == nil && status.Took > 0
+	})
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "ending all") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}
