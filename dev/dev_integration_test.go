@@ -199,7 +199,7 @@ func TestSystemIsUpBreaksAndLeavesNothing(t *testing.T) {
 	if !s.whole() {
 		t.Error("not whole when ready")
 	}
-	t.Run("a second up says what is running", func(t *testing.T) {
+	t.Run("a second up says what is running", func(*testing.T) {
 		s.says([]string{"up", "--network", s.network}, "running already", "Ready in", "127."+s.network+".1.1[1-2]:8080")
 	})
 	t.Run("two gateways hold one limit", s.holdsOneLimit)

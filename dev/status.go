@@ -42,8 +42,8 @@ func (c *statusCommand) run(ctx context.Context, client *control.Client, stdout 
 	for {
 		status, err := client.Status(ctx)
 		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil // Ctrl-C
+		case ctx.Err() != nil: // Ctrl-C
+			return nil
 		case err != nil:
 			return err
 		case c.JSON:

@@ -14,10 +14,10 @@ import (
 // welcome says what runs and what to type next.
 func welcome(w io.Writer, s *stack.Status) {
 	home := s.Regions[0]
-	host, port, _ := net.SplitHostPort(home.Gateways[0]) //nolint:errcheck // it is one of ours
+	host, port, _ := net.SplitHostPort(home.Gateways[0])
 	spread := host
 	if n := len(home.Gateways); n > 1 {
-		last, _, _ := net.SplitHostPort(home.Gateways[min(n, 9)-1]) //nolint:errcheck // as above
+		last, _, _ := net.SplitHostPort(home.Gateways[min(n, 9)-1])
 		spread = fmt.Sprintf("%s[%s-%s]", strings.TrimSuffix(host, "1"), host[len(host)-1:], last[len(last)-1:])
 	}
 	fmt.Fprintf(w, `

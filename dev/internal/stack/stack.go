@@ -160,7 +160,7 @@ func (s *Stack) Close() error {
 	}
 	ending.Wait()
 	if postgres != nil {
-		errs = append(errs, postgres.Close())
+		return errors.Join(errors.Join(errs...), postgres.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package statedir
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,8 @@ func startOf(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
-	fields := strings.Fields(rest)
+	name := bytes.LastIndexByte(text, ')') // it may hold anything, and ends with the last one
+	fields := strings.Fields(string(text[name+1:]))
 	if len(fields) <= startedField {
 		return "", fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
 	}
