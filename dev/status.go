@@ -3,6 +3,7 @@ package dev
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +43,7 @@ func (c *statusCommand) run(ctx context.Context, client *control.Client, stdout 
 	for {
 		status, err := client.Status(ctx)
 		switch {
-		case ctx.Err() != nil: // Ctrl-C
+		case errors.Is(err, context.Canceled): // Ctrl-C
 			return nil
 		case err != nil:
 			return err
