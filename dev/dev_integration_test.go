@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/shiplane/limits/dev/internal/stack"
 	"github.com/shiplane/limits/dev/internal/statedir"
+	"github.com/shiplane/limits/libs/testenv"
 )
 
 // patience bounds what happens soon unless it is broken.
@@ -29,6 +31,14 @@ const patience = 60 * time.Second
 const (
 	freeRate  = 10 // a second
 	freeBurst = 20
+)
+
+// A system is small in make test; the largest that docs/dev.md speaks of is checked by
+//
+//	go test ./dev -run System -args -shards 16 -regions 3
+var (
+	shards  = flag.Int("shards", 3, "Redis primaries of each region")
+	regions = flag.Int("regions", 1, "regions")
 )
 
 // system is a system on this machine, driven by its command line.
@@ -126,7 +136,20 @@ func (s *system) says(args []string, want ...string) {
 func (s *system) up(args ...string) {
 	s.t.Helper()
 	// Calls get a second: a machine that is busy with tests is no outage.
-	s.says(append([]string{"up", "--detach", "--network", s.network, "--regions", "home", "--node-timeout", "1s", "--store-timeout", "1s"}, args...), "Ready in")
+	names := "home"
+	for i := 1; i < *regions; i++ {
+		names += fmt.Sprint(",away-", i)
+	}
+	s.says(append([]string{"up", "--detach", "--network", s.network, "--regions", names, "--node-timeout", nodeTimeout(), "--store-timeout", "1s"}, args...), "Ready in")
+}
+
+// nodeTimeout is short, for a failover takes as long, unless there are so many servers
+// that a busy machine lets one wait.
+func nodeTimeout() string {
+	if *shards**regions > 9 {
+		return "5s"
+	}
+	return "1s"
 }
 
 func (s *system) status() (status stack.Status) {
@@ -184,9 +207,10 @@ func (s *system) eventually(what string, holds func() bool) {
 
 // whole reports whether all slots are served, by primaries that have their replicas.
 func (s *system) whole() bool {
-	region := s.status().Regions[0]
-	return region.Slots == 16384 && len(region.Shards) == 3 &&
-		!slices.ContainsFunc(region.Shards, func(shard stack.Shard) bool { return len(shard.Replicas) != 1 })
+	return !slices.ContainsFunc(s.status().Regions, func(region stack.RegionStatus) bool {
+		bare := func(shard stack.Shard) bool { return len(shard.Replicas) != 1 }
+		return region.Slots != testenv.Slots || len(region.Shards) != *shards || slices.ContainsFunc(region.Shards, bare)
+	})
 }
 
 // A system comes up by one command and holds one limit over its gateways; faults
@@ -195,7 +219,7 @@ func (s *system) whole() bool {
 func TestSystemIsUpBreaksAndLeavesNothing(t *testing.T) {
 	bin := t.TempDir()
 	s := newSystem(t, bin)
-	s.up("--gateways", "2")
+	s.up("--gateways", "2", "--shards", fmt.Sprint(*shards))
 	if !s.whole() {
 		t.Error("not whole when ready")
 	}
@@ -254,7 +278,7 @@ func (s *system) survivesKilledPrimary(t *testing.T) {
 			t.Errorf("gateway %d without the primary: %d", gateway, got)
 		}
 	}
-	s.eventually("a replica has taken over", func() bool { return s.status().Regions[0].Slots == 16384 })
+	s.eventually("a replica has taken over", func() bool { return s.status().Regions[0].Slots == testenv.Slots })
 	s.says([]string{"heal"}, "runs again")
 	s.eventually("the cluster is whole", s.whole)
 }
