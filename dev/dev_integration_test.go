@@ -61,7 +61,7 @@ func newSystem(t *testing.T, bin string) *system {
 		t.Skipf("not in the source tree: %v", err)
 	}
 	s := &system{t: t, bin: bin, network: freeNetwork(t)}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./gateway/cmd/gateway", "./checker/cmd/checker", "./rules/cmd/rules", "./dev/cmd/dev")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", bin, "./gateway/cmd/gateway", "./checker/cmd/checker", "./rules/cmd/rules", "./dev/cmd/dev")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -287,6 +287,7 @@ func (s *system) partsComeBack(t *testing.T) {
 	s.run("freeze", "home-gateway-2")
 	s.run("freeze", "postgres")
 	s.run("kill", "home-checker")
+	s.run("restart", "home-gateway-1") // none of these has ended by itself
 	for name, want := range map[string]stack.State{"home-gateway-2": stack.Frozen, "postgres": stack.Frozen, "home-checker": stack.Dead, "rules": stack.Running} {
 		if got := s.part(name).State; got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
@@ -302,6 +303,19 @@ func (s *system) partsComeBack(t *testing.T) {
 	s.says([]string{"restart", "home-checker"}, "runs again")
 	s.says([]string{"heal"}, "nothing to heal")
 	s.says([]string{"logs", "home-checker", "-n", "500"}, "msg=listening")
+
+	if err := unix.Kill(s.part("home-checker").PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said := func(name string) bool {
+		log, err := os.ReadFile(filepath.Join(s.dir, "dev.log"))
+		return err == nil && strings.Contains(string(log), name+" has ended by itself")
+	}
+	s.eventually("the owner says that the checker has ended", func() bool { return said("home-checker") })
+	if said("home-gateway-1") || s.part("home-checker").State != stack.Dead {
+		t.Errorf("of others too, or it is %s", s.part("home-checker").State)
+	}
+	s.says([]string{"heal"}, "home-checker runs again")
 }
 
 func (s *system) leavesNothing(t *testing.T) {
@@ -347,22 +361,25 @@ func (s *system) leavesNothing(t *testing.T) {
 	s.says([]string{"down"}, "nothing is running")
 }
 
-// An owner that is killed takes all with it; down and up clear what it has left. TLS
-// and ACLs let the pods in.
+// An owner that is killed takes all with it, and down clears what it has left. TLS and
+// ACLs let the pods in.
 func killedOwnerIsClearedAfter(s *system) {
-	least := []string{"--gateways", "1", "--shards", "1", "--replicas", "0", "--tls"}
-	for _, clear := range []func(){func() { s.says([]string{"down"}, "nothing is left") }, func() { s.up(least...); s.run("down") }} {
-		s.up(least...)
-		if got := s.login(1); got != http.StatusOK {
-			s.t.Errorf("a login, which needs an answer of the store: %d", got)
-		}
-		s.killOwner()
-		if out, err := s.try("status"); err == nil || !strings.Contains(out, "nothing is running") {
-			s.t.Errorf("status: %v, %s", err, out)
-		}
-		clear()
-		if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
-			s.t.Errorf("the folder is left: %v", err)
+	s.up("--gateways", "1", "--shards", "1", "--replicas", "0", "--tls")
+	if got := s.login(1); got != http.StatusOK {
+		s.t.Errorf("a login, which needs an answer of the store: %d", got)
+	}
+	memory, err := filepath.EvalSymlinks(filepath.Join(s.dir, "home-redis", "nodes"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.killOwner()
+	if out, err := s.try("status"); err == nil || !strings.Contains(out, "nothing is running") {
+		s.t.Errorf("status: %v, %s", err, out)
+	}
+	s.says([]string{"down"}, "nothing is left")
+	for _, path := range []string{s.dir, memory} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			s.t.Errorf("%s is left: %v", path, err)
 		}
 	}
 }
