@@ -54,9 +54,9 @@ func Open(path string, clear func(entry string) error) (*Dir, error) {
 
 // take locks the folder itself: a lock file would have to be left behind.
 func take(path string) (*Dir, error) {
-	held, err := os.Open(path)
+	held, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, err
+		return nil, err // a link among them: it could lead into another's folder
 	}
 	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -60,6 +60,13 @@ func TestOnlyOwnFoldersAreCleared(t *testing.T) {
 	if _, err := os.Lstat(kept); err != nil {
 		t.Errorf("it was emptied: %v", err)
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statedir.Open(link, os.RemoveAll); err == nil {
+		t.Error("a link was followed")
+	}
 	d := open(t, path)
 	defer d.Remove()
 	if _, err := os.Lstat(filepath.Join(path, "left")); !errors.Is(err, os.ErrNotExist) {
