@@ -1,0 +1,28 @@
+terraform {
+  required_version = ">= 1.11"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 6.66"
+    }
+  }
+
+  # The rest is in a file of yours: terraform init -backend-config=FILE (see the README).
+  backend "s3" {
+    key          = "shiplane-limits/us-east.tfstate"
+    encrypt      = true
+    use_lockfile = true
+  }
+}
+
+provider "aws" {
+  region = "us-east-1"
+
+  default_tags {
+    tags = {
+      project = "shiplane-limits"
+      region  = local.region
+    }
+  }
+}
