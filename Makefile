@@ -14,6 +14,8 @@ GAZELLE := $(TOOLS)/gazelle-$(GAZELLE_VERSION)
 BUILDIFIER := $(TOOLS)/buildifier-$(BUILDIFIER_VERSION)
 BUF := tools/buf/node_modules/.bin/buf
 WEB := web/node_modules/.package-lock.json
+TOFU := $(TOOLS)/tofu-v1.12.6
+AWS_SCHEMA := $(SHIPLANE_CACHE)/tools/aws-schema-6.66.0.json
 WEB_BIN := web/node_modules/.bin
 
 # Files of the tree, committed or about to be.
@@ -127,6 +129,12 @@ bazel: ## build and test everything with Debian's Bazel 4.2.3; of the tests that
 	tools/bazel4/bazel.sh test --noshow_progress --test_tag_filters=-integration //...
 	tools/bazel4/bazel.sh test --noshow_progress --test_filter=TestContract //libs/store/rediscluster:rediscluster_test
 
+.PHONY: verify-infra
+verify-infra: $(AWS_SCHEMA) ## validate, test, plan and apply infra/terraform against the true schema, without a cloud (TERRAFORM=PATH of the one to use)
+	go -C tools/infra/schemaprovider build -trimpath -o $(CURDIR)/bin/schemaprovider .
+	cli=$$(tools/infra/cli.sh $(TOFU)) && go run ./tools/infra -cli "$$cli" -provider bin/schemaprovider -schema $(AWS_SCHEMA)
+	SHIPLANE_INFRA_PLANS=$(CURDIR)/bin/infra/plans go test -count=1 ./tools/infra/policy
+
 .PHONY: ci
 ci: ## all that continuous integration checks
 	.ci/run
@@ -182,6 +190,9 @@ $(GOLANGCI_LINT) $(GAZELLE) $(BUILDIFIER):
 	@mkdir -p $@.d
 	GOFLAGS= GOBIN=$@.d go install $(PACKAGE)
 	@mv $@.d/* $@ && rmdir $@.d
+
+$(AWS_SCHEMA): tools/infra/schema.sh tools/infra/extract.js tools/infra/types.txt
+	tools/infra/schema.sh $@
 
 $(WEB): web/package-lock.json
 	npm ci --prefix web --ignore-scripts --no-audit --no-fund

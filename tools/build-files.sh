@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 git ls-files --cached --others --exclude-standard -- '*.go' | xargs -n 1 dirname | sort -u | while read -r folder; do
 	case /$folder/ in */testdata/*) continue ;; esac
-	if [ ! -d "$folder" ] || [ -e "$folder/BUILD.bazel" ]; then
-		continue # deleted and not yet committed, or has one
+	if [ ! -d "$folder" ] || [ -e "$folder/BUILD.bazel" ] || { [ "$folder" != . ] && [ -e "$folder/go.mod" ]; }; then
+		continue # deleted and not yet committed, has one, or is a module of its own
 	fi
 	case $folder in
 	*/internal/*) visible=//${folder%%/internal/*}:__subpackages__ ;;

@@ -9,6 +9,7 @@ const (
 	counters    = "modules/redis-cluster/main.tf"
 	counterVars = "modules/redis-cluster/variables.tf"
 	ruleStore   = "modules/rules-postgres/main.tf"
+	ruleOutputs = "modules/rules-postgres/outputs.tf"
 	alarms      = "modules/observability/main.tf"
 )
 
@@ -41,7 +42,7 @@ func schemaFaults() []fault {
 		{"misspelt argument of a module", home, "node_type                 = var.counter_node_type", "node_typ = var.counter_node_type", byValidate(), "Unsupported argument"},
 		{"missing argument of a module", home, "zones              = var.zones", "", byValidate(), "Missing required argument"},
 		{"unknown output of a module", homeOutputs, "module.counters.store_url", "module.counters.store_uri", byValidate(), "Unsupported attribute"},
-		{"secret in an output", homeOutputs, "value       = module.rules.arn", "value = ephemeral.aws_secretsmanager_random_password.x.random_password", byValidate(), "undeclared"},
+		{"secret in an output", ruleOutputs, "value       = aws_db_instance.this.identifier", "value = ephemeral.aws_secretsmanager_random_password.master.random_password", byValidate(), "phemeral"},
 	}
 }
 
