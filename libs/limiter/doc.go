@@ -6,7 +6,7 @@
 // is the path without I/O: Decide and Apply take the time and the store's reply
 // as arguments and start no goroutine, so that a simulator drives the same code
 // in virtual time. limiter.go is the shell that reads the clock, calls the
-// store and lets requests wait.
+// store and lets requests wait; peek.go only looks.
 //
 // # Invariants
 //

@@ -1,0 +1,119 @@
+package limiter
+
+import (
+	"time"
+
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
+)
+
+// Peek says what Check would say of a request now, and overwrites decision with
+// it, but takes nothing and counts nobody's demand. Where the process cannot tell
+// it reads the store, once for each subject: a peek waits in no queue. Rules in
+// shadow are not looked at. What the store does not answer is the fail mode's word:
+// an open rule lets pass, whatever its fallback has left.
+func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
+	decision.Reset(request)
+	by := limit.ByNoRule
+	for first, end := 0, 0; first < len(request.Charges); first = end {
+		for end = first + 1; end < len(request.Charges) && request.Charges[end].Subject == request.Charges[first].Subject; end++ {
+		}
+		by = max(by, l.peek(request.Charges[first:end], decision.Outcomes[first:end], decision))
+	}
+	decision.Verdict, decision.DecidedBy = limit.Allowed, by
+	name(decision)
+}
+
+// peek is Peek for the charges of one subject. It returns who spoke for them.
+func (l *Limiter) peek(charges []limit.Charge, outcomes []limit.Outcome, d *limit.Decision) (by limit.DecidedBy) {
+	var ask store.Ask
+	sent := l.now()
+	if !l.core.peek(sent, charges, outcomes, &ask) {
+		return limit.ByNoRule
+	}
+	var result store.Result
+	err := l.take(&ask, &result)
+	if err != nil {
+		d.Cause = err
+		unread(outcomes)
+		return limit.ByFallback
+	}
+	l.core.peeked(l.now(), sent, charges, &ask, &result)
+	read := 0
+	for i := range outcomes {
+		if o := &outcomes[i]; o.DecidedBy == limit.ByStore {
+			tell(o, &result.Outcomes[read])
+			read++
+		}
+	}
+	return limit.ByStore
+}
+
+// peek takes the charges of one subject down the stages in the process. It reports
+// whether the store has to be read, and makes the ask that does so: of each outcome
+// that is ByStore, in their order.
+func (c *Core) peek(now time.Duration, charges []limit.Charge, outcomes []limit.Outcome, ask *store.Ask) bool {
+	shard := c.table.Shard(&charges[0].Subject)
+	shard.Lock()
+	defer shard.Unlock()
+	r := &shard.Get(&charges[0].Subject).Record
+	said := c.look(now, r, charges, outcomes)
+	c.unspent(now, r, charges, outcomes)
+	if said != lacking {
+		return false
+	}
+	c.book.asks.Add(1)
+	ask.Subject = charges[0].Subject
+	for i := range outcomes {
+		if o := &outcomes[i]; o.DecidedBy == limit.ByStore {
+			ask.Entries = append(ask.Entries, store.Entry{Rule: o.Rule, Limit: o.Limit})
+		}
+	}
+	return true
+}
+
+// peeked takes the reply to a peek's ask into the record: a flood of peeks at what
+// is empty must not reach the store. A log's reply tells nothing that lasts.
+func (c *Core) peeked(now, sent time.Duration, charges []limit.Charge, ask *store.Ask, result *store.Result) {
+	shard := c.table.Shard(&charges[0].Subject)
+	shard.Lock()
+	defer shard.Unlock()
+	r := &shard.Get(&charges[0].Subject).Record
+	for i := range ask.Entries {
+		e := &ask.Entries[i]
+		s := r.find(e.Rule.Tag)
+		if s == nil || s.limit != e.Limit || e.Rule.Algorithm == limit.SlidingLog {
+			continue // forgotten or edited meanwhile
+		}
+		s.known.learn(sent, result.At, e.Rule, e.Limit, 0, &result.Outcomes[i])
+		s.recovered(now)
+	}
+}
+
+// unread is the fail mode's word for what the store was to tell.
+func unread(outcomes []limit.Outcome) {
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.DecidedBy != limit.ByStore {
+			continue
+		}
+		o.Known, o.DecidedBy = false, limit.ByFallback
+		if o.Rule.FailMode == limit.FailClosed {
+			o.DecidedBy = limit.ByFailClosed
+		}
+	}
+}
+
+// tell takes over what the store has left. What this process holds on lease does
+// not suffice for the charge, and is not counted. A log does not say when its
+// oldest attempt ends: the wait told is for the newest.
+func tell(o *limit.Outcome, reply *store.Outcome) {
+	o.Known, o.Remaining, o.Reset = true, reply.Remaining, reply.Reset
+	if reply.Remaining >= o.Cost {
+		return
+	}
+	o.Short, o.Retry = true, reply.Reset
+	if o.Limit.Window == 0 {
+		o.Retry = o.Limit.Rate.Time(float64(o.Cost - reply.Remaining))
+	}
+}
