@@ -11,14 +11,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/ruleset"
-	"github.com/shiplane/limits/libs/store"
 )
 
 // Bounds of a request.
@@ -96,6 +94,9 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, spare: sync.Pool{New: func() any { return &Answer{} }}}
 }
 
+// Enforces reports whether refusals refuse: neither Shadow nor Off.
+func (e *Engine) Enforces() bool { return e.cfg.Mode == Enforce }
+
 // Answer is what became of a request. It is used again after Release.
 type Answer struct {
 	// Decision has its outcomes in the limiter's order. In the mode Shadow its
@@ -103,16 +104,12 @@ type Answer struct {
 	Decision limit.Decision
 
 	engine  *Engine
-	request limit.Request
+	asked   placed
+	peeked  placed
+	seen    limit.Decision // of the peeks
 	charges []limit.Charge // of one entry
-	items   []item         // of each charge of the request, in the limiter's order
+	items   []item         // of each outcome
 	at      []int          // for each entry its place in Decision.Outcomes, -1 if it was not looked at
-}
-
-// item is whose charge one is.
-type item struct {
-	entry int
-	shown bool // else it is what the entry's rule is compared with, in shadow
 }
 
 // Release gives the answer's memory back; nothing of it may be used afterwards.
@@ -158,20 +155,17 @@ func (e *Engine) Check(ctx context.Context, domain string, entries []Entry) (*An
 	a.engine = e
 	if err := a.prepare(ctx, domain, entries); err != nil {
 		a.Release()
-		e.cfg.Observer.Failed(ctx, err)
+		e.Failed(ctx, err)
 		return nil, err
 	}
 	e.decide(ctx, a)
-	for i := range a.at {
-		a.at[i] = -1
-	}
-	for at, item := range a.items[:len(a.Decision.Outcomes)] {
-		if item.shown {
-			a.at[item.entry] = at
-		}
-	}
+	a.index()
 	return a, nil
 }
+
+// Failed tells the observer of a request that could not be decided. Check and Decide
+// do so themselves: it is for callers that find a fault before they Decide.
+func (e *Engine) Failed(ctx context.Context, err error) { e.cfg.Observer.Failed(ctx, err) }
 
 // decide asks the limiter, and applies the mode to what it says.
 func (e *Engine) decide(ctx context.Context, a *Answer) {
@@ -179,9 +173,14 @@ func (e *Engine) decide(ctx context.Context, a *Answer) {
 	if e.cfg.Mode == Off {
 		*d = limit.Decision{Verdict: limit.Allowed, DecidedBy: limit.ByNoRule, Outcomes: d.Outcomes[:0], Refused: -1}
 	} else {
-		e.cfg.Limiter.Check(ctx, &a.request, d)
+		e.cfg.Limiter.Check(ctx, &a.asked.request, d)
 	}
 	e.cfg.Observer.Decided(ctx, d, e.cfg.Mode == Shadow)
+	e.soften(d)
+}
+
+// soften takes the refusal out of a decision in the mode Shadow.
+func (e *Engine) soften(d *limit.Decision) {
 	if e.cfg.Mode == Shadow {
 		d.Verdict, d.Refused = limit.Allowed, -1
 	}
@@ -189,33 +188,50 @@ func (e *Engine) decide(ctx context.Context, a *Answer) {
 
 // prepare makes the limiter's request of the entries.
 func (a *Answer) prepare(ctx context.Context, domain string, entries []Entry) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("the call ended before it was looked at, and nothing was charged: %w", err)
-	}
-	rules := a.engine.cfg.Domains[domain]
-	if rules == nil {
-		return fmt.Errorf("domain %.64q: %w", domain, ErrNotFound)
+	if err := gone(ctx); err != nil {
+		return err
 	}
 	if len(entries) < 1 || len(entries) > EntriesMax {
 		return &FieldError{"entries", fmt.Sprintf("%d of them", len(entries)), fmt.Sprintf("want 1 to %d", EntriesMax)}
 	}
-	a.at, a.items = slices.Grow(a.at[:0], len(entries))[:len(entries)], a.items[:0]
-	a.request.Reset()
-	set, now := rules.Current(), rules.Now()
-	if set == nil {
-		return fmt.Errorf("domain %.64q: %w", domain, ErrNoRules)
+	set, now, err := a.engine.Rules(domain)
+	if err != nil {
+		return err
 	}
+	a.begin(len(entries))
 	for i := range entries {
 		if err := a.charge(set, now, i, &entries[i]); err != nil {
 			return err
 		}
 		for n := range a.charges {
-			if err := a.place(item{i, n == 0}, &a.charges[n]); err != nil {
+			if err := a.asked.add(item{i, n == 0}, &a.charges[n]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// gone returns why a call that was not looked at has ended, nil if it has not.
+func gone(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("the call ended before it was looked at, and nothing was charged: %w", err)
+	}
+	return nil
+}
+
+// Rules returns the rules of a domain and the time to match them at. The error
+// wraps ErrNotFound or ErrNoRules.
+func (e *Engine) Rules(domain string) (*ruleset.Ruleset, time.Time, error) {
+	rules := e.cfg.Domains[domain]
+	if rules == nil {
+		return nil, time.Time{}, fmt.Errorf("domain %.64q: %w", domain, ErrNotFound)
+	}
+	set := rules.Current()
+	if set == nil {
+		return nil, time.Time{}, fmt.Errorf("domain %.64q: %w", domain, ErrNoRules)
+	}
+	return set, rules.Now(), nil
 }
 
 // charge finds what an entry takes from which counters.
@@ -238,28 +254,5 @@ func (a *Answer) charge(set *ruleset.Ruleset, now time.Time, i int, e *Entry) er
 		charges[0].Limit = *e.Override
 	}
 	a.charges = charges
-	return nil
-}
-
-// place puts a charge behind the others of its subject, or behind those of the
-// kinds that are asked before.
-func (a *Answer) place(of item, c *limit.Charge) error {
-	at, same := 0, 0
-	for i := range a.request.Charges {
-		o := &a.request.Charges[i]
-		switch {
-		case o.Subject == c.Subject && o.Rule == c.Rule:
-			return &FieldError{fmt.Sprintf("entries[%d]", of.entry), "", fmt.Sprintf("has the rule and key of entries[%d]: want each once", a.items[i].entry)}
-		case o.Subject == c.Subject:
-			same, at = same+1, i+1
-		case same == 0 && o.Subject.Kind() <= c.Subject.Kind():
-			at = i + 1
-		}
-	}
-	if same == store.EntriesMax {
-		return &FieldError{"entries", "", fmt.Sprintf("has more than %d of one key", store.EntriesMax)}
-	}
-	a.request.Charges = slices.Insert(a.request.Charges, at, *c)
-	a.items = slices.Insert(a.items, at, of)
 	return nil
 }
