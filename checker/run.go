@@ -14,6 +14,7 @@ import (
 
 	"github.com/shiplane/limits/checker/internal/auth"
 	"github.com/shiplane/limits/checker/internal/decide"
+	"github.com/shiplane/limits/checker/internal/envoy"
 	"github.com/shiplane/limits/checker/internal/grpcserver"
 	"github.com/shiplane/limits/checker/internal/rest"
 	"github.com/shiplane/limits/checker/internal/service"
@@ -82,10 +83,12 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler(checks, keys, cfg.Origins, ready),
 	}}
 	b.admin = serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}
-	b.grpc = grpcserver.New(grpcserver.Config{
+	b.grpc, err = native(grpcserver.Config{
 		TLS: tls, RequestMax: requestMax, Ready: ready, Unary: keys.Unary(grpcserver.Status), Stream: keys.Stream(grpcserver.Status), Logger: log,
-	})
-	grpcserver.RegisterCheck(b.grpc, checks)
+	}, checks, envoy.Config{Engine: engine, Metrics: metrics.Provider(), Logger: log})
+	if err != nil {
+		return err
+	}
 	return b.run(ctx, log, rules, out)
 }
 
@@ -121,6 +124,13 @@ func (b *binding) run(ctx context.Context, log *slog.Logger, rules domains, out 
 			out.Listening(api, native, admin)
 		}
 	})
+}
+
+// native makes the server of gRPC, which answers checks in our words and in Envoy's.
+func native(cfg grpcserver.Config, checks checkv1.CheckServiceHandler, envoys envoy.Config) (*grpcserver.Server, error) {
+	server := grpcserver.New(cfg)
+	grpcserver.RegisterCheck(server, checks)
+	return server, envoy.Register(server, envoys)
 }
 
 // handler serves Connect, gRPC-Web and JSON: health to everybody, all else to who may
