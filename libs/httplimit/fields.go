@@ -199,7 +199,7 @@ func wait(o *limit.Outcome) (seconds int64, ok bool) {
 func appendPolicy(b []byte, o *limit.Outcome) []byte {
 	b = appendString(b, o.Rule.Name())
 	b = strconv.AppendInt(append(b, ";q="...), o.Limit.Size(), 10)
-	return strconv.AppendInt(append(b, ";w="...), windowSeconds(o.Limit), 10)
+	return strconv.AppendInt(append(b, ";w="...), WindowSeconds(o.Limit), 10)
 }
 
 func appendState(b []byte, o *limit.Outcome) []byte {
@@ -219,9 +219,9 @@ func appendComma(b []byte, from int) []byte {
 	return b
 }
 
-// windowSeconds is w of a policy: the window, or the time in which an empty
-// bucket fills, rounded up to whole seconds.
-func windowSeconds(l limit.Limit) int64 {
+// WindowSeconds is w of a policy: the window, or the time in which an empty
+// bucket fills, rounded up to whole seconds, 1 at least.
+func WindowSeconds(l limit.Limit) int64 {
 	if l.Window > 0 {
 		return ceilSeconds(l.Window)
 	}

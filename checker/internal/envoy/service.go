@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/shiplane/limits/checker/internal/decide"
 )
@@ -29,10 +31,6 @@ type Service struct {
 }
 
 // Register makes a Service and adds it to a server. The error is the meter's.
-//
-// The handler is one of our own: the generated one answers a message that cannot be
-// read with an error, which an Envoy lets pass, and a client brings that about by a
-// header that is not UTF-8.
 func Register(server grpc.ServiceRegistrar, cfg Config) error {
 	notes, err := newNotes(cfg.Metrics, cfg.Logger)
 	if err != nil {
@@ -47,11 +45,20 @@ func Register(server grpc.ServiceRegistrar, cfg Config) error {
 	return nil
 }
 
+// handle is the generated handler, but for messages with a text that is not UTF-8:
+// gRPC ends their call with an error, which an Envoy lets pass, and a client brings
+// that about by a header. So a message is taken as fields that nobody knows, which
+// any may be, and read from those.
+//
 //nolint:revive // the order is gRPC's
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	var raw emptypb.Empty
+	if err := decode(&raw); err != nil {
+		return nil, err
+	}
 	s := srv.(*Service) //nolint:forcetypeassert // of Register
 	q := &pb.RateLimitRequest{}
-	unread := decode(q)
+	unread := proto.Unmarshal(raw.ProtoReflect().GetUnknown(), q)
 	answer := func(ctx context.Context, _ any) (any, error) { return s.ShouldRateLimit(ctx, q) }
 	if unread != nil {
 		answer = func(ctx context.Context, _ any) (any, error) { return s.unreadable(ctx, unread), nil }
@@ -65,7 +72,7 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 // unreadable answers a message that is none.
 func (s *Service) unreadable(ctx context.Context, err error) *pb.RateLimitResponse {
 	s.notes.count(unreadableValue)
-	s.notes.once(unreadableValue, status.Convert(err).Message())
+	s.notes.once(unreadableValue, err.Error())
 	s.engine.Failed(ctx, err)
 	if !s.engine.Enforces() {
 		return unlimited(0)

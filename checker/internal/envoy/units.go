@@ -11,6 +11,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
 )
 
@@ -63,7 +64,7 @@ func overrule(c *limit.Charge, o *ratelimitv3.RateLimitDescriptor_RateLimitOverr
 // itself, told in the longest unit of which they are a whole number.
 func tell(rule *limit.Rule, l limit.Limit) *pb.RateLimitResponse_RateLimit {
 	made := &pb.RateLimitResponse_RateLimit{Name: rule.Name(), RequestsPerUnit: saturated(l.Size())}
-	seconds := max(1, int64(math.Ceil(l.Span().Seconds()*(1-1e-12)))) // 5 at 5/m is 60.000000000000001 s
+	seconds := httplimit.WindowSeconds(l)
 	for _, u := range units {
 		if seconds%u.seconds != 0 {
 			continue
