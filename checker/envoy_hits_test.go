@@ -40,6 +40,7 @@ func TestEnvoyHits(t *testing.T) {
 	e.want(e.hits(7, descriptor(pro...), hitting(descriptor("ip", "192.0.2.1"), 2)), "OK: OK pro-all 25 per 5 DAY left 18, OK nobody-ip 2 per 2 DAY left 0")
 	e.want(e.hits(0, descriptor(pro...)), "OK: OK pro-all 25 per 5 DAY left 17") // 0 of a request is 1, as in the protocol
 	e.want(e.said(hitting(descriptor(append(pro, "route", "bulk")...), 2)), "OVER_LIMIT: OVER_LIMIT pro-all 25 per 5 DAY left 17")
+	e.want(e.said(hitting(descriptor(pro...), 2), hitting(descriptor(pro...), 4), descriptor(pro...)), "OK: OK pro-all 25 per 5 DAY left 13, OK pro-all 25 per 5 DAY left 13, OK pro-all 25 per 5 DAY left 13") // one counter is charged once, the most
 	e.want(e.hits(4, descriptor("account", "acct_new", "plan", "free")), "OVER_LIMIT: OVER_LIMIT free-day 3 per DAY left 0") // more than it ever holds
 }
 
@@ -157,4 +158,18 @@ func TestEnvoyRequestMeetsAtMostSoManyRules(t *testing.T) {
 	}
 	_, err := e.client.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "public-api", Descriptors: append(many, descriptor("account", "one more"))})
 	wantError(t, err, codes.InvalidArgument, "descriptors[8].entries: meet, with those of the descriptors before, more than 64 rules")
+}
+
+// What a served call turns out to have cost is charged at its end, by a rule that
+// counts after: it counts whatever came, and refuses while that was too much.
+func TestEnvoyChargesAtTheEndOfAStream(t *testing.T) {
+	e := start(t, "--rules", file(t, "rules.yaml", `
+rules: [{id: model-tokens, scope: all, identity: api_key, algorithm: token_bucket, rate: 10/s, burst: 1000, check: after}]
+`)).envoy()
+	e.want(textOf(e.peek(descriptor("account", "acct"))), "OK: OK")
+	e.want(e.said(hitting(descriptor("account", "acct"), 2000)), "OK: OK")
+	poll(t, "the bill has been counted", func() bool {
+		return e.peek(descriptor("account", "acct")).GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT
+	})
+	e.want(e.said(hitting(descriptor("account", "other"), 900)), "OK: OK")
 }
