@@ -41,6 +41,11 @@ func TestEnvoyHits(t *testing.T) {
 	e.want(e.hits(0, descriptor(pro...)), "OK: OK pro-all 25 per 5 DAY left 17") // 0 of a request is 1, as in the protocol
 	e.want(e.said(hitting(descriptor(append(pro, "route", "bulk")...), 2)), "OVER_LIMIT: OVER_LIMIT pro-all 25 per 5 DAY left 17")
 	e.want(e.said(hitting(descriptor(pro...), 2), hitting(descriptor(pro...), 4), descriptor(pro...)), "OK: OK pro-all 25 per 5 DAY left 13, OK pro-all 25 per 5 DAY left 13, OK pro-all 25 per 5 DAY left 13") // one counter is charged once, the most
+	never := e.ask(&pb.RateLimitRequest{Domain: "public-api", HitsAddend: 26, Descriptors: []*ratelimitv3.RateLimitDescriptor{descriptor(pro...)}})
+	e.want(textOf(never), "OVER_LIMIT: OVER_LIMIT pro-all 25 per 5 DAY left 13")
+	if after := never.GetStatuses()[0].GetDurationUntilReset(); after != nil || header(never, "retry-after") != "" {
+		t.Errorf("what can never pass is to come back in %v", after.AsDuration())
+	}
 	e.want(e.hits(4, descriptor("account", "acct_new", "plan", "free")), "OVER_LIMIT: OVER_LIMIT free-day 3 per DAY left 0") // more than it ever holds
 }
 
@@ -72,6 +77,8 @@ func TestEnvoyPeek(t *testing.T) {
 	e.want(e.said(ip(), hitting(descriptor(free...), 0)), "OVER_LIMIT: OK, OVER_LIMIT free-day 3 per DAY left 0")
 	e.want(e.said(hitting(descriptor("account", "acct_new", "plan", "free"), 0), ip()), "OK: OK free-day 3 per DAY left 3, OK nobody-ip 2 per 2 DAY left 1")
 	e.want(e.said(ip(), hitting(ip(), 0)), "OK: OK nobody-ip 2 per 2 DAY left 0, OK nobody-ip 2 per 2 DAY left 0") // a look and a hit at one counter are a hit
+	other := []string{"ip", "192.0.2.2"}
+	e.want(e.said(hitting(descriptor(other...), 0), descriptor(other...)), "OK: OK nobody-ip 2 per 2 DAY left 1, OK nobody-ip 2 per 2 DAY left 1")
 	e.want(textOf(e.peek(descriptor("account", "acct_banned", "plan", "pro"))), "OVER_LIMIT: OVER_LIMIT pro-all 25 per 5 DAY left 0")
 }
 

@@ -3,6 +3,7 @@ package checker
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,9 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
-
-	"github.com/shiplane/limits/libs/testenv"
-	"github.com/shiplane/limits/libs/testenv/envtest"
 )
 
 // A descriptor is admitted until its rule is used up, told what is left each time,
@@ -37,7 +35,9 @@ func TestEnvoyCountsUpToTheLimit(t *testing.T) {
 	for range 2 {
 		r := e.ask(&pb.RateLimitRequest{Domain: "public-api", Descriptors: []*ratelimitv3.RateLimitDescriptor{descriptor(free...)}})
 		e.want(textOf(r), "OVER_LIMIT: OVER_LIMIT free-day 3 per DAY left 0")
-		if header(r, "retry-after") == "" || !strings.Contains(header(r, "ratelimit"), `"free-day";r=0`) {
+		wait := r.GetStatuses()[0].GetDurationUntilReset().AsDuration()
+		e.want(header(r, "retry-after"), fmt.Sprint(math.Ceil(wait.Seconds())))
+		if wait <= 0 || !strings.Contains(header(r, "ratelimit"), `"free-day";r=0`) {
 			t.Errorf("headers of a refusal: %v", r.GetResponseHeadersToAdd())
 		}
 		meta := r.GetDynamicMetadata().AsMap()
@@ -111,7 +111,13 @@ func TestEnvoyNamesRules(t *testing.T) {
 	_, e := startEnvoy(t)
 	e.want(e.said(descriptor("rule", "pro-labels", "rule", "login-user", "account", "acct", "user", "ada", "ip", "192.0.2.1")), "OK: OK pro-labels 2 per 2 DAY left 1")
 	e.want(e.said(descriptor("rule", "login-user", "user", "ada")), "OK: OK login-user 2 per HOUR left 0")
-	e.want(e.said(descriptor("rule", "login-user", "account", "ada")), "OK: OK") // counts users, and has none
+	both := []string{"rule", "pro-labels", "rule", "free-day", "account", "acct_used"}
+	for range 2 {
+		e.said(descriptor(both...))
+	}
+	e.said(descriptor("rule", "free-day", "account", "acct_used"))
+	e.want(e.said(descriptor(both...)), "OVER_LIMIT: OVER_LIMIT pro-labels 2 per 2 DAY left 0") // both refuse: the first is told
+	e.want(e.said(descriptor("rule", "login-user", "account", "ada")), "OK: OK")                // counts users, and has none
 	e.want(e.said(descriptor("rule", "pro-trial", "account", "acct")), "OK: OK")
 	e.want(e.said(descriptor("rule", "pro-trial", "account", "acct")), "OK: OK") // in shadow
 }
@@ -265,23 +271,4 @@ func TestEnvoyNeedsAToken(t *testing.T) {
 	if err != nil || a.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", a, err)
 	}
-}
-
-// Over a real Redis two checkers count as one for their Envoys.
-func TestEnvoysOfTwoCheckersShareACount(t *testing.T) {
-	redis := envtest.Redis(t, testenv.RedisConfig{})
-	store := "--store=" + redis.URL()
-	var envoys []*envoyCaller
-	for _, pod := range []string{"one", "two"} {
-		s, e := startEnvoy(t, store, "--pod-id="+pod, "--region-pods=2", "--store-timeout=1s")
-		poll(t, "the store has answered", func() bool { return s.do(http.MethodGet, s.admin+"/readyz", "").StatusCode == http.StatusOK })
-		envoys = append(envoys, e)
-	}
-	one, two := envoys[0], envoys[1]
-	one.want(one.said(descriptor(free...)), "OK: OK free-day 3 per DAY left 2")
-	two.want(textOf(two.peek(descriptor(free...))), "OK: OK free-day 3 per DAY left 2")
-	two.want(two.said(descriptor(free...)), "OK: OK free-day 3 per DAY left 1")
-	one.want(one.said(descriptor(free...)), "OK: OK free-day 3 per DAY left 0")
-	two.want(textOf(two.peek(descriptor(free...))), "OVER_LIMIT: OVER_LIMIT free-day 3 per DAY left 0")
-	two.want(two.said(descriptor(free...)), "OVER_LIMIT: OVER_LIMIT free-day 3 per DAY left 0")
 }
