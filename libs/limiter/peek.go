@@ -15,10 +15,14 @@ import (
 func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
 	decision.Reset(request)
 	by := limit.ByNoRule
-	for first, end := 0, 0; first < len(request.Charges); first = end {
-		for end = first + 1; end < len(request.Charges) && request.Charges[end].Subject == request.Charges[first].Subject; end++ {
+	charges := request.Charges
+	for first := 0; first < len(charges); {
+		end := first + 1
+		for end < len(charges) && charges[end].Subject == charges[first].Subject {
+			end++
 		}
-		by = max(by, l.peek(request.Charges[first:end], decision.Outcomes[first:end], decision))
+		by = max(by, l.peek(charges[first:end], decision.Outcomes[first:end], decision))
+		first = end
 	}
 	decision.Verdict, decision.DecidedBy = limit.Allowed, by
 	name(decision)
