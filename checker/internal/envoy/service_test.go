@@ -1,0 +1,112 @@
+package envoy_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.opentelemetry.io/otel/metric/noop"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
+
+	"github.com/shiplane/limits/checker/internal/decide"
+	"github.com/shiplane/limits/checker/internal/envoy"
+	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/limiter"
+	"github.com/shiplane/limits/libs/ruleset"
+	"github.com/shiplane/limits/libs/store/memory"
+)
+
+const rules = `
+routes:
+  - {id: login, match: "POST /v1/login", user_field: username}
+  - {id: labels, match: ["GET /v1/labels/{id...}", "other.example/"], cost: 3}
+rules:
+  - {id: all, scope: all, identity: api_key, algorithm: token_bucket, rate: 10/s, burst: 20}
+  - {id: by-route, route: labels, identity: ip, algorithm: fixed_window, limit: 5, window: 1m}
+  - {id: by-user, scope: all, identity: user, algorithm: sliding_log, limit: 5, window: 1m}
+  - {id: afterwards, scope: all, identity: ip, algorithm: token_bucket, rate: 10/s, burst: 20, check: after}
+`
+
+type source struct{ *ruleset.Live }
+
+func (source) Now() time.Time { return time.Now() }
+
+type nobody struct{}
+
+func (nobody) Decided(context.Context, *limit.Decision, bool) {}
+func (nobody) Failed(context.Context, error)                  {}
+
+// registrar takes what would be registered.
+type registrar struct{ service any }
+
+func (r *registrar) RegisterService(_ *grpc.ServiceDesc, service any) { r.service = service }
+
+func newService(t *testing.T) pb.RateLimitServiceServer {
+	t.Helper()
+	live, err := ruleset.OpenBytes("test", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := limiter.New(limiter.Config{Store: store, Unpaced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := limits.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	engine := decide.New(decide.Config{Domains: map[string]decide.Source{"public-api": source{live}}, Limiter: limits, Mode: decide.Enforce, Observer: nobody{}})
+	var made registrar
+	if err := envoy.Register(&made, envoy.Config{Engine: engine, Metrics: noop.NewMeterProvider(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	return made.service.(pb.RateLimitServiceServer) //nolint:forcetypeassert // the test ends
+}
+
+// Whatever values a client brings into a descriptor, and whatever hits: the call is
+// answered, with a status for each descriptor, and the overall code is the strictest of
+// them. An error would let the client pass.
+func TestNoValueMakesACallFail(t *testing.T) {
+	service := newService(t)
+	value := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+		"", " ", "acct", "192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1%eth0", "2001:db8::/64", "192.0.2.0/24", "1.2.3.4:80", "/v1/labels/7", "/v1/labels/%", "/../%2e%2F?x",
+		"*", "http://other.example/", "other.example:80", "GET", "get", "labels", "all", "by-user", "anonymous", "\x00", "{}",
+	}))
+	rapid.Check(t, func(t *rapid.T) {
+		place := rapid.SampledFrom([]string{"path", "route"}).Draw(t, "place")
+		q := &pb.RateLimitRequest{Domain: "public-api", HitsAddend: rapid.Uint32().Draw(t, "hits")}
+		for range rapid.IntRange(1, 3).Draw(t, "descriptors") {
+			d := &ratelimitv3.RateLimitDescriptor{}
+			for _, key := range []string{"account", "remote_address", "user", "plan", place, "method", "host", "rule", "rule"} {
+				if rapid.Bool().Draw(t, key) {
+					d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: value.Draw(t, "value")})
+				}
+			}
+			if rapid.Bool().Draw(t, "own") {
+				d.HitsAddend = wrapperspb.UInt64(rapid.Uint64Range(0, 30).Draw(t, "own hits"))
+			}
+			q.Descriptors = append(q.Descriptors, d)
+		}
+		r, err := service.ShouldRateLimit(context.Background(), q)
+		if err != nil || len(r.GetStatuses()) != len(q.GetDescriptors()) {
+			t.Fatalf("%v: %v, %v", q, r, err)
+		}
+		strictest := pb.RateLimitResponse_OK
+		for _, s := range r.GetStatuses() {
+			strictest = max(strictest, s.GetCode())
+		}
+		if r.GetOverallCode() != strictest {
+			t.Fatalf("%v: %v", q, r)
+		}
+	})
+}
