@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/shiplane/limits/libs/limit"
 	checkv1 "github.com/shiplane/limits/proto/shiplane/check/v1"
 )
 
@@ -109,6 +110,21 @@ func TestAllProtocolsDecideAlike(t *testing.T) {
 			_, err = call(t.Context(), "labels-route", strings.Repeat("x", requestMax))
 			wantError(t, err, codes.ResourceExhausted, "")
 		})
+	}
+}
+
+// An outcome tells what its rule allows, so that a caller can tell its own callers.
+func TestOutcomesTellTheLimit(t *testing.T) {
+	call := nativeCaller(start(t).native())
+	for rule, want := range map[string]string{"growth-global": "200 at 1/d, 0s", "login-user": "2 at 0/s, 1h0m0s"} {
+		a, err := call(t.Context(), rule, "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := a.GetEntries()[0]
+		if got := fmt.Sprintf("%d at %v, %v", o.GetSize(), limit.Rate(o.GetRate()), o.GetWindow().AsDuration()); got != want {
+			t.Errorf("%s: got %s, want %s", rule, got, want)
+		}
 	}
 }
 

@@ -109,6 +109,7 @@ func answerOf(q *checkv1.CheckRequest, d *limit.Decision) *checkv1.CheckResponse
 		remaining := o.Remaining
 		made := &checkv1.Outcome{
 			Rule: o.Rule.ID, Key: q.GetEntries()[i].GetKey(), Cost: o.Cost, Remaining: &remaining, Reset_: durationpb.New(o.Reset), Short: o.Short, Never: o.Never,
+			Size: o.Limit.Size(), Rate: float64(o.Limit.Rate),
 		}
 		if o.Short && !o.Never {
 			made.RetryAfter = durationpb.New(o.Retry)

@@ -40,8 +40,8 @@ type Call struct {
 }
 
 // NewInterceptor makes an interceptor for handlers: it serves calls that a checker
-// allows, streams when they begin, with RateLimit in the header of the answer.
-// Others get RESOURCE_EXHAUSTED or, where a limit could not be checked that must be,
+// allows, streams when they begin, with RateLimit and RateLimit-Policy in the header
+// of the answer. Others get RESOURCE_EXHAUSTED or, where a limit could not be checked that must be,
 // UNAVAILABLE, with google.rpc.ErrorInfo, google.rpc.RetryInfo where waiting helps,
 // and the same header fields as by HTTP. Calls of clients pass.
 func NewInterceptor(cfg InterceptorConfig) connect.Interceptor {

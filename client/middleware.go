@@ -25,9 +25,10 @@ type MiddlewareConfig struct {
 	Logger *slog.Logger
 }
 
-// Middleware serves requests that a checker allows, with what is left of their
-// limits in the header field RateLimit, and answers others with 429 or, where a
-// limit could not be checked that must be, 503, with Retry-After and a problem body.
+// Middleware serves requests that a checker allows, with their limits and what is
+// left of them in the header fields RateLimit-Policy and RateLimit, and answers
+// others with 429 or, where a limit could not be checked that must be, 503, with
+// Retry-After and a problem body.
 func Middleware(cfg MiddlewareConfig) func(http.Handler) http.Handler {
 	guard := newGuard(cfg.Client, cfg.Domain, cfg.Logger)
 	return func(next http.Handler) http.Handler {

@@ -132,11 +132,11 @@ func TestMiddlewareSaysWhatWasDecided(t *testing.T) {
 			api.ServeHTTP(w, r)
 			return w
 		}
-		if w := ask("acct"); w.Code != http.StatusNotFound || w.Header().Get("RateLimit") != `"global";r=0;t=1` {
+		if w := ask("acct"); w.Code != http.StatusNotFound || w.Header().Get("RateLimit") != `"global";r=0;t=1` || w.Header().Get("RateLimit-Policy") != `"global";q=1;w=1` {
 			t.Errorf("allowed: %d %v", w.Code, w.Header())
 		}
 		if w := ask("acct"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || w.Header().Get("RateLimit") != `"global";r=0;t=1` ||
-			w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), `"code":"rate_limited","detail":"Limit \"global\" is used up. Retry after 1 s.","violated-policies":["global"]`) {
+			w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), `"code":"rate_limited","detail":"Limit \"global\" (1/s burst 1) is used up. Retry after 1 s.","violated-policies":["global"]`) {
 			t.Errorf("denied: %d %v %s", w.Code, w.Header(), w.Body)
 		}
 		k.become(true, nil)
@@ -145,6 +145,35 @@ func TestMiddlewareSaysWhatWasDecided(t *testing.T) {
 		}
 		if w := ask(""); w.Code != http.StatusNotFound || w.Header().Get("RateLimit") != "" {
 			t.Errorf("no rule: %d %v", w.Code, w.Header())
+		}
+	})
+}
+
+// While no checker answers a fallback's refusals are told too, without the numbers of
+// its bucket, which is no limit of anybody's.
+func TestMiddlewareTellsNoNumbersOfAFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := startFakeChecker(t, twoRules)
+		k.become(true, nil)
+		c := clientOf(t, k.handler(), func(cfg *client.Config) { cfg.Fallback = client.Local(0.5, 1) })
+		api := client.Middleware(client.MiddlewareConfig{Client: c, Domain: "public-api", Entries: func(r *http.Request) []client.Entry {
+			return []client.Entry{{Rule: "global", Key: "acct", Cost: r.ContentLength}}
+		}})(http.NotFoundHandler())
+		for _, step := range []struct {
+			cost         int
+			status       int
+			retry, words string
+		}{
+			{1, http.StatusNotFound, "", ""},
+			{1, http.StatusTooManyRequests, "2", `"Limit \"global\" is used up. Retry after 2 s."`},
+			{2, http.StatusTooManyRequests, "", `"The request costs more than limit \"global\" can ever hold. Waiting does not help."`},
+		} {
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(strings.Repeat("x", step.cost))))
+			h := w.Header()
+			if w.Code != step.status || h.Get("Retry-After") != step.retry || !strings.Contains(w.Body.String(), step.words) || h.Get("RateLimit")+h.Get("RateLimit-Policy") != "" {
+				t.Errorf("cost %d: %d %v %s", step.cost, w.Code, h, w.Body)
+			}
 		}
 	})
 }

@@ -2,9 +2,8 @@ package client
 
 import (
 	"fmt"
-	"time"
-
-	"github.com/dunglas/httpsfv"
+	"slices"
+	"strconv"
 
 	"github.com/shiplane/limits/libs/httplimit"
 	"github.com/shiplane/limits/libs/limit"
@@ -47,63 +46,42 @@ func shownOutcome(o *checkv1.Outcome) limit.Outcome {
 		mode = limit.Shadow
 	}
 	return limit.Outcome{
-		Rule: &limit.Rule{ID: o.GetRule(), Mode: mode}, Cost: o.GetCost(), Short: o.GetShort(), Never: o.GetNever(), Banned: o.GetBanned(),
+		Rule: &limit.Rule{ID: o.GetRule(), Mode: mode}, Limit: limitOf(o), Cost: o.GetCost(), Short: o.GetShort(), Never: o.GetNever(), Banned: o.GetBanned(),
 		Known: o.Remaining != nil, Remaining: o.GetRemaining(), Retry: o.GetRetryAfter().AsDuration(), Reset: o.GetReset_().AsDuration(),
 	}
 }
 
-// fieldsOf are the header fields of a decision: RateLimit, what is left of the rules
-// and when all of it is back (in a refusal: when the request can pass), and
-// Retry-After. A checker does not tell what the rules allow in all, so that there is
-// no RateLimit-Policy.
-func fieldsOf(s *limit.Decision) httplimit.Fields {
-	var fields httplimit.Fields
-	var list httpsfv.List
-	for i := range s.Outcomes {
-		o := &s.Outcomes[i]
-		if o.Rule.Mode != limit.Enforce || !o.Known {
-			continue
-		}
-		item := httpsfv.NewItem(o.Rule.ID)
-		item.Params.Add("r", max(o.Remaining, 0))
-		switch {
-		case o.Never || o.Banned:
-		case o.Short:
-			item.Params.Add("t", max(wholeSeconds(o.Retry), 1))
-		default:
-			item.Params.Add("t", wholeSeconds(o.Reset))
-		}
-		if i == s.Refused {
-			list = append(httpsfv.List{item}, list...)
-		} else {
-			list = append(list, item)
-		}
+func limitOf(o *checkv1.Outcome) limit.Limit {
+	if window := o.GetWindow().AsDuration(); window > 0 {
+		return limit.Limit{Count: o.GetSize(), Window: window}
 	}
-	if text, err := httpsfv.Marshal(list); err == nil { // else a rule's id is no ASCII, which a checker has none of
-		fields.State = text
-	}
-	if after, ok := httplimit.RetryAfter(s); ok {
-		fields.RetryAfter = fmt.Sprint(after)
-	}
-	return fields
+	return limit.Limit{Rate: limit.Rate(o.GetRate()), Burst: o.GetSize()}
 }
 
-// wholeSeconds is rounded up: who waits for so long comes in time.
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// untold reports whether an outcome has no limit: it is a fallback's, which is this
+// process's own.
+func untold(o limit.Outcome) bool { return o.Limit.Size() == 0 }
+
+// fieldsOf are the header fields of a decision; of a fallback's Retry-After alone.
+func fieldsOf(s *limit.Decision) httplimit.Fields {
+	if !slices.ContainsFunc(s.Outcomes, untold) {
+		return httplimit.Describe(s, false)
+	}
+	if after, ok := httplimit.RetryAfter(s); ok {
+		return httplimit.Fields{RetryAfter: strconv.FormatInt(after, 10)}
+	}
+	return httplimit.Fields{}
+}
 
 // refusal is the problem of a decision that does not allow.
 func refusal(s *limit.Decision) httplimit.Problem {
 	p := httplimit.Refusal(s)
-	if s.Verdict != limit.Denied || len(p.Violated) == 0 {
+	if s.Verdict != limit.Denied || !slices.ContainsFunc(s.Outcomes, untold) {
 		return p
 	}
-	switch rule := p.Violated[0]; p.Code {
-	case httplimit.CodeBanned:
-		p.Detail = fmt.Sprintf("An override of limit %q refuses this caller. Waiting does not help.", rule)
-	case httplimit.CodeCostAboveLimit:
-		p.Detail = fmt.Sprintf("The request costs more than limit %q can ever hold. Waiting does not help.", rule)
-	default:
-		p.Detail = fmt.Sprintf("Limit %q is used up. Retry after %d s.", rule, p.RetryAfter)
+	p.Detail = fmt.Sprintf("Limit %q is used up. Retry after %d s.", p.Violated[0], p.RetryAfter)
+	if p.Code == httplimit.CodeCostAboveLimit {
+		p.Detail = fmt.Sprintf("The request costs more than limit %q can ever hold. Waiting does not help.", p.Violated[0])
 	}
 	return p
 }

@@ -213,7 +213,10 @@ func response(q *checkv1.CheckRequest, a *decide.Answer) *checkv1.CheckResponse 
 func outcome(e *checkv1.Entry, o *limit.Outcome, shadowed bool) *checkv1.Outcome {
 	made := &checkv1.Outcome{
 		Rule: e.GetRule(), Key: e.GetKey(), Cost: o.Cost, Short: o.Short, Never: o.Never, Banned: o.Banned,
-		Shadow: shadowed, DecidedBy: stages[o.DecidedBy],
+		Shadow: shadowed, DecidedBy: stages[o.DecidedBy], Size: o.Limit.Size(), Rate: float64(o.Limit.Rate),
+	}
+	if o.Limit.Window > 0 {
+		made.Window = durationpb.New(o.Limit.Window)
 	}
 	if o.Known {
 		remaining := o.Remaining // the outcome's memory is used again

@@ -582,7 +582,15 @@ type Outcome struct {
 	// verdict.
 	Shadow bool `protobuf:"varint,10,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// The stage that decided this entry.
-	DecidedBy     DecidedBy `protobuf:"varint,11,opt,name=decided_by,json=decidedBy,proto3,enum=shiplane.check.v1.DecidedBy" json:"decided_by,omitempty"`
+	DecidedBy DecidedBy `protobuf:"varint,11,opt,name=decided_by,json=decidedBy,proto3,enum=shiplane.check.v1.DecidedBy" json:"decided_by,omitempty"`
+	// What the rule allows this key, overrides applied: tokens that a full bucket
+	// holds, or requests (or cost) a window. 1 to 1,000,000,000,000.
+	Size int64 `protobuf:"varint,12,opt,name=size,proto3" json:"size,omitempty"`
+	// Tokens a second that the bucket refills by, at most 10,000,000. 0: it is a
+	// window or a log.
+	Rate float64 `protobuf:"fixed64,13,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Length of the window, 1 s to 31 days. Absent: it is a bucket.
+	Window        *durationpb.Duration `protobuf:"bytes,14,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +700,27 @@ func (x *Outcome) GetDecidedBy() DecidedBy {
 		return x.DecidedBy
 	}
 	return DecidedBy_DECIDED_BY_UNSPECIFIED
+}
+
+func (x *Outcome) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Outcome) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Outcome) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
 }
 
 // CheckBatchRequest is several requests.
@@ -1539,7 +1568,7 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"retryAfter\x12.\n" +
 	"\x05cause\x18\x06 \x01(\x0e2\x18.shiplane.check.v1.CauseR\x05causeB\n" +
 	"\n" +
-	"\b_refused\"\xfa\x02\n" +
+	"\b_refused\"\xd5\x03\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1554,7 +1583,10 @@ const file_shiplane_check_v1_check_proto_rawDesc = "" +
 	"\x06shadow\x18\n" +
 	" \x01(\bR\x06shadow\x12;\n" +
 	"\n" +
-	"decided_by\x18\v \x01(\x0e2\x1c.shiplane.check.v1.DecidedByR\tdecidedByB\f\n" +
+	"decided_by\x18\v \x01(\x0e2\x1c.shiplane.check.v1.DecidedByR\tdecidedBy\x12\x12\n" +
+	"\x04size\x18\f \x01(\x03R\x04size\x12\x12\n" +
+	"\x04rate\x18\r \x01(\x01R\x04rate\x121\n" +
+	"\x06window\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06windowB\f\n" +
 	"\n" +
 	"_remaining\"P\n" +
 	"\x11CheckBatchRequest\x12;\n" +
@@ -1698,30 +1730,31 @@ var file_shiplane_check_v1_check_proto_depIdxs = []int32{
 	21, // 6: shiplane.check.v1.Outcome.reset:type_name -> google.protobuf.Duration
 	21, // 7: shiplane.check.v1.Outcome.retry_after:type_name -> google.protobuf.Duration
 	1,  // 8: shiplane.check.v1.Outcome.decided_by:type_name -> shiplane.check.v1.DecidedBy
-	5,  // 9: shiplane.check.v1.CheckBatchRequest.requests:type_name -> shiplane.check.v1.CheckRequest
-	11, // 10: shiplane.check.v1.CheckBatchResponse.results:type_name -> shiplane.check.v1.CheckResult
-	7,  // 11: shiplane.check.v1.CheckResult.response:type_name -> shiplane.check.v1.CheckResponse
-	12, // 12: shiplane.check.v1.CheckResult.fault:type_name -> shiplane.check.v1.CheckFault
-	14, // 13: shiplane.check.v1.AcquireRequest.asks:type_name -> shiplane.check.v1.Ask
-	3,  // 14: shiplane.check.v1.Ask.kind:type_name -> shiplane.check.v1.SubjectKind
-	15, // 15: shiplane.check.v1.Ask.entries:type_name -> shiplane.check.v1.AskEntry
-	4,  // 16: shiplane.check.v1.AskEntry.counter:type_name -> shiplane.check.v1.Counter
-	17, // 17: shiplane.check.v1.AcquireResponse.results:type_name -> shiplane.check.v1.AskResult
-	2,  // 18: shiplane.check.v1.AskResult.cause:type_name -> shiplane.check.v1.Cause
-	18, // 19: shiplane.check.v1.AskResult.outcomes:type_name -> shiplane.check.v1.AskOutcome
-	5,  // 20: shiplane.check.v1.CheckService.Check:input_type -> shiplane.check.v1.CheckRequest
-	9,  // 21: shiplane.check.v1.CheckService.CheckBatch:input_type -> shiplane.check.v1.CheckBatchRequest
-	13, // 22: shiplane.check.v1.CheckService.Acquire:input_type -> shiplane.check.v1.AcquireRequest
-	19, // 23: shiplane.check.v1.CheckService.Join:input_type -> shiplane.check.v1.JoinRequest
-	7,  // 24: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
-	10, // 25: shiplane.check.v1.CheckService.CheckBatch:output_type -> shiplane.check.v1.CheckBatchResponse
-	16, // 26: shiplane.check.v1.CheckService.Acquire:output_type -> shiplane.check.v1.AcquireResponse
-	20, // 27: shiplane.check.v1.CheckService.Join:output_type -> shiplane.check.v1.JoinResponse
-	24, // [24:28] is the sub-list for method output_type
-	20, // [20:24] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	21, // 9: shiplane.check.v1.Outcome.window:type_name -> google.protobuf.Duration
+	5,  // 10: shiplane.check.v1.CheckBatchRequest.requests:type_name -> shiplane.check.v1.CheckRequest
+	11, // 11: shiplane.check.v1.CheckBatchResponse.results:type_name -> shiplane.check.v1.CheckResult
+	7,  // 12: shiplane.check.v1.CheckResult.response:type_name -> shiplane.check.v1.CheckResponse
+	12, // 13: shiplane.check.v1.CheckResult.fault:type_name -> shiplane.check.v1.CheckFault
+	14, // 14: shiplane.check.v1.AcquireRequest.asks:type_name -> shiplane.check.v1.Ask
+	3,  // 15: shiplane.check.v1.Ask.kind:type_name -> shiplane.check.v1.SubjectKind
+	15, // 16: shiplane.check.v1.Ask.entries:type_name -> shiplane.check.v1.AskEntry
+	4,  // 17: shiplane.check.v1.AskEntry.counter:type_name -> shiplane.check.v1.Counter
+	17, // 18: shiplane.check.v1.AcquireResponse.results:type_name -> shiplane.check.v1.AskResult
+	2,  // 19: shiplane.check.v1.AskResult.cause:type_name -> shiplane.check.v1.Cause
+	18, // 20: shiplane.check.v1.AskResult.outcomes:type_name -> shiplane.check.v1.AskOutcome
+	5,  // 21: shiplane.check.v1.CheckService.Check:input_type -> shiplane.check.v1.CheckRequest
+	9,  // 22: shiplane.check.v1.CheckService.CheckBatch:input_type -> shiplane.check.v1.CheckBatchRequest
+	13, // 23: shiplane.check.v1.CheckService.Acquire:input_type -> shiplane.check.v1.AcquireRequest
+	19, // 24: shiplane.check.v1.CheckService.Join:input_type -> shiplane.check.v1.JoinRequest
+	7,  // 25: shiplane.check.v1.CheckService.Check:output_type -> shiplane.check.v1.CheckResponse
+	10, // 26: shiplane.check.v1.CheckService.CheckBatch:output_type -> shiplane.check.v1.CheckBatchResponse
+	16, // 27: shiplane.check.v1.CheckService.Acquire:output_type -> shiplane.check.v1.AcquireResponse
+	20, // 28: shiplane.check.v1.CheckService.Join:output_type -> shiplane.check.v1.JoinResponse
+	25, // [25:29] is the sub-list for method output_type
+	21, // [21:25] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_shiplane_check_v1_check_proto_init() }
