@@ -18,7 +18,7 @@ import (
 // that all that is wrong is said at once.
 type flags struct {
 	Listen     string `default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Address to serve Connect, gRPC-Web and JSON on, HTTP/1.1 and HTTP/2, without TLS unless --tls-cert is given (default 127.0.0.1:8081)."`
-	GRPCListen string `name:"grpc-listen" default:"127.0.0.1:8085" placeholder:"HOST:PORT" help:"Address to serve native gRPC on, with the same certificate (default 127.0.0.1:8085)."`
+	GRPCListen string `name:"grpc-listen" default:"127.0.0.1:8085" placeholder:"HOST:PORT" help:"Address to serve native gRPC and Envoy's rate limit protocol on, with the same certificate (default 127.0.0.1:8085)."`
 	Admin      string `default:"127.0.0.1:9081" placeholder:"HOST:PORT" help:"Address of /healthz, /readyz and /metrics, for operators only (default 127.0.0.1:9081)."`
 
 	Rules   string `placeholder:"FILE,...|URL,..." help:"Rule files, followed while running, each of a domain of its own; or the rules service, by the URLs of its instances, as http://HOST:8082[,http://HOST2:8082]."`

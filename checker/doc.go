@@ -1,5 +1,6 @@
 // Package checker is the check as a service, for callers that do not link the checker:
-// Connect, gRPC-Web and plain JSON at one address, native gRPC at another.
+// Connect, gRPC-Web and plain JSON at one address, native gRPC at another, Envoy's
+// rate limit protocol included.
 //
 // Behind all of them stands one service and one limiter, so that a call costs the store
 // what a request through a gateway costs it: what the checker holds on lease is spent

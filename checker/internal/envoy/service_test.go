@@ -10,6 +10,8 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.opentelemetry.io/otel/metric/noop"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
@@ -35,6 +37,11 @@ rules:
 type source struct{ *ruleset.Live }
 
 func (source) Now() time.Time { return time.Now() }
+
+// late is a domain whose rules were not had yet.
+type late struct{ source }
+
+func (late) Current() *ruleset.Ruleset { return nil }
 
 type nobody struct{}
 
@@ -65,12 +72,42 @@ func newService(t *testing.T) pb.RateLimitServiceServer {
 			t.Error(err)
 		}
 	})
-	engine := decide.New(decide.Config{Domains: map[string]decide.Source{"public-api": source{live}}, Limiter: limits, Mode: decide.Enforce, Observer: nobody{}})
+	engine := decide.New(decide.Config{Domains: map[string]decide.Source{"public-api": source{live}, "late": late{}}, Limiter: limits, Mode: decide.Enforce, Observer: nobody{}})
 	var made registrar
 	if err := envoy.Register(&made, envoy.Config{Engine: engine, Metrics: noop.NewMeterProvider(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return made.service.(pb.RateLimitServiceServer) //nolint:forcetypeassert // the test ends
+}
+
+// What is no verdict is an error with the code that other callers get, and charges
+// nobody: a call that had ended, and rules that were not had yet.
+func TestErrorsThatAreNoVerdicts(t *testing.T) {
+	service := newService(t)
+	ask := func(ctx context.Context, domain string) (*pb.RateLimitResponse, codes.Code) {
+		r, err := service.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: domain, Descriptors: []*ratelimitv3.RateLimitDescriptor{
+			{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "account", Value: "acct"}}},
+		}})
+		return r, status.Code(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	passed, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for _, c := range []struct {
+		ctx    context.Context
+		domain string
+		want   codes.Code
+	}{
+		{canceled, "public-api", codes.Canceled}, {passed, "public-api", codes.DeadlineExceeded}, {t.Context(), "late", codes.Unavailable},
+	} {
+		if _, got := ask(c.ctx, c.domain); got != c.want {
+			t.Errorf("got %v, want %v", got, c.want)
+		}
+	}
+	if r, _ := ask(t.Context(), "public-api"); r.GetStatuses()[0].GetLimitRemaining() != 19 {
+		t.Errorf("somebody was charged: %v", r)
+	}
 }
 
 // Whatever values a client brings into a descriptor, and whatever hits: the call is
