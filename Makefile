@@ -5,6 +5,10 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GAZELLE_VERSION := v0.53.0
 BUILDIFIER_VERSION := v0.0.0-20260904073137-eaa4d125b423
 
+# Other people's services that ours is measured beside; nothing of them is linked.
+RATELIMIT_VERSION := v1.4.1-0.20260122083618-3fb702589d36
+GUBERNATOR_VERSION := v2.13.0
+
 # What is slow to make, and no part of the tree.
 export SHIPLANE_CACHE ?= $(or $(XDG_CACHE_HOME),$(addsuffix /.cache,$(HOME)),$(TMPDIR),/tmp)/shiplane-limits
 TOOLS := $(SHIPLANE_CACHE)/tools/$(shell go env GOVERSION)
@@ -12,6 +16,8 @@ TOOLS := $(SHIPLANE_CACHE)/tools/$(shell go env GOVERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GAZELLE := $(TOOLS)/gazelle-$(GAZELLE_VERSION)
 BUILDIFIER := $(TOOLS)/buildifier-$(BUILDIFIER_VERSION)
+RATELIMIT := $(TOOLS)/ratelimit-$(RATELIMIT_VERSION)
+GUBERNATOR := $(TOOLS)/gubernator-$(GUBERNATOR_VERSION)
 BUF := tools/buf/node_modules/.bin/buf
 WEB := web/node_modules/.package-lock.json
 TOFU := $(TOOLS)/tofu-v1.12.6
@@ -100,6 +106,12 @@ redis-throughput: ## calls a second of one process against one primary, beside b
 	@tools/apt.sh redis-server=redis-server
 	go run ./perf/redisbench/cmd/redisbench throughput $(ARGS)
 
+.PHONY: peers
+peers: $(RATELIMIT) $(GUBERNATOR) ## the checker beside envoyproxy/ratelimit and gubernator: decisions a second, processor time of each
+	@tools/apt.sh redis-server=redis-server
+	go build -o bin/checker ./checker/cmd/checker
+	go run ./perf/peers/cmd/peers --ratelimit $(RATELIMIT) --gubernator $(GUBERNATOR) $(ARGS)
+
 .PHONY: redis-memory
 redis-memory: ## bytes of Redis by account and by login, a million of each
 	@tools/apt.sh redis-server=redis-server
@@ -181,12 +193,14 @@ verify-build-files: $(GAZELLE) $(BUILDIFIER) ## fail if the BUILD files are not 
 	$(BUILDIFIER) -mode=check $(call files,'*.bazel' '*.bzl' WORKSPACE)
 	go run ./tools/modcheck
 
-# Tools, each built once a version of it and of Go.
+# Programs, each built once a version of it and of Go.
 
 $(GOLANGCI_LINT): PACKAGE = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 $(GAZELLE): PACKAGE = github.com/bazelbuild/bazel-gazelle/cmd/gazelle@$(GAZELLE_VERSION)
 $(BUILDIFIER): PACKAGE = github.com/bazelbuild/buildtools/buildifier@$(BUILDIFIER_VERSION)
-$(GOLANGCI_LINT) $(GAZELLE) $(BUILDIFIER):
+$(RATELIMIT): PACKAGE = github.com/envoyproxy/ratelimit/src/service_cmd@$(RATELIMIT_VERSION)
+$(GUBERNATOR): PACKAGE = github.com/gubernator-io/gubernator/v2/cmd/gubernator@$(GUBERNATOR_VERSION)
+$(GOLANGCI_LINT) $(GAZELLE) $(BUILDIFIER) $(RATELIMIT) $(GUBERNATOR):
 	@mkdir -p $@.d
 	GOFLAGS= GOBIN=$@.d go install $(PACKAGE)
 	@mv $@.d/* $@ && rmdir $@.d
