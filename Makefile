@@ -132,7 +132,8 @@ real: ## eight processes as pods on a real cluster, beside the simulator on the 
 	go run ./perf/real/cmd/real $(ARGS)
 
 .PHONY: edge
-edge: ## what the internet does to a gateway: gigabytes, idle connections, slow and hostile clients
+edge: ## what the internet does to a gateway and a checker: gigabytes, idle connections, slow and hostile clients
+	go build -o bin/ ./gateway/cmd/gateway ./checker/cmd/checker
 	go run ./perf/edge/cmd/edge $(ARGS)
 
 .PHONY: bazel

@@ -1,7 +1,8 @@
 // Package edge treats a gateway, in a process of its own, as the internet does:
 // bodies of a gigabyte, streams, a browser, thousands of idle connections, clients
 // that dribble, headers without end, and a SIGTERM while requests are in flight.
-// Each scenario checks what must hold and reports the gateway's memory.
+// Each scenario checks what must hold and reports the gateway's memory. Some are a
+// checker's, at both of its ports.
 //
 // It is a program and no test: it takes minutes, and its figures are the
 // machine's. What can be checked quickly is a test of the gateway.

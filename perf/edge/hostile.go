@@ -28,7 +28,7 @@ func probe(ctx context.Context, b *bench) (time.Duration, error) {
 
 // hold opens n connections, in parallel, and has each do something. It returns
 // what closes them.
-func hold(ctx context.Context, b *bench, n int, each func(c net.Conn) error) (closeAll func(), err error) {
+func hold(ctx context.Context, address string, n int, each func(c net.Conn) error) (closeAll func(), err error) {
 	conns := make([]net.Conn, n)
 	failed := make([]error, n)
 	var opening sync.WaitGroup
@@ -37,7 +37,7 @@ func hold(ctx context.Context, b *bench, n int, each func(c net.Conn) error) (cl
 		opening.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				var dialer net.Dialer
-				if conns[i], failed[i] = dialer.DialContext(ctx, "tcp", b.gateway.API); failed[i] == nil {
+				if conns[i], failed[i] = dialer.DialContext(ctx, "tcp", address); failed[i] == nil {
 					failed[i] = each(conns[i])
 				}
 			}
@@ -84,7 +84,7 @@ func slowloris(ctx context.Context, b *bench) (string, error) {
 		"",
 	}
 	i := 0
-	closeAll, err := hold(ctx, b, clients, func(c net.Conn) error {
+	closeAll, err := hold(ctx, b.gateway.API, clients, func(c net.Conn) error {
 		mu.Lock()
 		conns = append(conns, c)
 		opening := openings[i%len(openings)]
@@ -114,7 +114,7 @@ func headers(ctx context.Context, b *bench) (string, error) {
 	many := "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:b\r\n", 12_000) + "\r\n"
 	endless := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 4<<20)
 	var i atomic.Int64
-	closeAll, err := hold(ctx, b, clients, func(c net.Conn) error {
+	closeAll, err := hold(ctx, b.gateway.API, clients, func(c net.Conn) error {
 		request := many
 		if i.Add(1)%2 == 0 {
 			request = endless
@@ -151,7 +151,7 @@ func headers(ctx context.Context, b *bench) (string, error) {
 
 // idle holds connections that have made a request each and wait for the next.
 func idle(ctx context.Context, b *bench) (string, error) {
-	closeAll, err := hold(ctx, b, b.Connections, func(c net.Conn) error {
+	closeAll, err := hold(ctx, b.gateway.API, b.Connections, func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			return err

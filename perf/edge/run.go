@@ -20,6 +20,7 @@ import (
 // flags is the command line.
 type flags struct {
 	Gateway     string        `default:"bin/gateway" placeholder:"FILE" help:"The gateway to run (default bin/gateway; make run builds it)."`
+	Checker     string        `default:"bin/checker" placeholder:"FILE" help:"The checker to run (default bin/checker; make run-checker builds it)."`
 	Only        []string      `placeholder:"NAME,..." help:"Scenarios to run (default: all)."`
 	Body        int64         `default:"1073741824" placeholder:"BYTES" help:"Size of a large body (default 1 GiB)."`
 	Stream      time.Duration `default:"60s" help:"How long the event stream lasts (default 60s)."`
@@ -32,7 +33,8 @@ type flags struct {
 type scenario struct {
 	name  string
 	limit time.Duration
-	flags []string // of the gateway
+	flags []string // of the pod
+	check bool     // the pod is a checker
 	run   func(ctx context.Context, b *bench) (figures string, err error)
 }
 
@@ -45,7 +47,7 @@ rules:
 // bench is what a scenario works with.
 type bench struct {
 	flags
-	gateway  *pod.Pod
+	gateway  *pod.Pod // or the checker
 	upstream *upstream
 }
 
@@ -59,6 +61,9 @@ func scenarios(f flags) []scenario {
 		{name: "headers", limit: time.Minute, run: headers},
 		{name: "idle", limit: 3 * time.Minute, run: idle},
 		{name: "sigterm", limit: time.Minute, flags: []string{"--drain-delay=2s", "--drain-timeout=10s"}, run: sigterm},
+		{name: "checker-slow", limit: 2 * time.Minute, check: true, run: checkerSlow},
+		{name: "checker-size", limit: time.Minute, check: true, run: checkerSize},
+		{name: "checker-idle", limit: 3 * time.Minute, check: true, run: checkerIdle},
 	}
 }
 
@@ -112,7 +117,11 @@ func runOne(ctx context.Context, f flags, s scenario, stdout io.Writer) error {
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		return err
 	}
-	g, err := pod.Start(ctx, f.Gateway, append([]string{"--upstream", up.url, "--rules", file}, s.flags...)...)
+	program, args := f.Gateway, []string{"--rules=" + file, "--upstream=" + up.url}
+	if s.check {
+		program, args = f.Checker, []string{"--rules=" + file, "--grpc-listen=127.0.0.1:0"}
+	}
+	g, err := pod.Start(ctx, program, append(args, s.flags...)...)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package pod runs a gateway in a process of its own, to measure it from outside.
+// Package pod runs a gateway or a checker in a process of its own, to measure it from outside.
 // Its memory is what Linux reports, so that it runs on Linux only.
 package pod
 
@@ -24,16 +24,16 @@ func (b Bytes) String() string { return fmt.Sprintf("%.1f MiB", float64(b)/(1<<2
 // Memory is a resident set: now, and at most since the last ResetPeak.
 type Memory struct{ Now, Peak Bytes }
 
-// Pod is a gateway in a process of its own.
+// Pod is a gateway or a checker in a process of its own.
 type Pod struct {
-	API, Admin string // HOST:PORT
-	process    *exec.Cmd
-	ended      chan error
+	API, GRPC, Admin string // HOST:PORT; GRPC of a checker only
+	process          *exec.Cmd
+	ended            chan error
 }
 
-var listening = regexp.MustCompile(`msg=listening api=(\S+) admin=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening api=(\S+)(?: grpc=(\S+))? admin=(\S+)`)
 
-// Start runs the gateway at path with these flags, on free ports of loopback, until
+// Start runs the program at path with these flags, on free ports of loopback, until
 // ctx ends or Kill.
 func Start(ctx context.Context, path string, flags ...string) (*Pod, error) {
 	g := &Pod{ended: make(chan error, 1)}
@@ -56,10 +56,10 @@ func Start(ctx context.Context, path string, flags ...string) (*Pod, error) {
 	}()
 	select {
 	case at := <-found:
-		g.API, g.Admin = at[1], at[2]
+		g.API, g.GRPC, g.Admin = at[1], at[2], at[3]
 		return g, g.ResetPeak()
 	case err := <-g.ended:
-		return nil, fmt.Errorf("the gateway ended: %w", err)
+		return nil, fmt.Errorf("the pod ended: %w", err)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -70,7 +70,7 @@ func (g *Pod) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", g.process.Process.Pid), []byte("5"), 0o200)
 }
 
-// Memory returns the gateway's memory.
+// Memory returns the pod's memory.
 func (g *Pod) Memory() (m Memory, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.process.Process.Pid))
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *Pod) Memory() (m Memory, err error) {
 		}
 	}
 	if m.Peak == 0 {
-		return m, errors.New("the gateway's memory is not known")
+		return m, errors.New("the pod's memory is not known")
 	}
 	return m, nil
 }
@@ -96,12 +96,12 @@ func (g *Pod) Memory() (m Memory, err error) {
 func (g *Pod) Within(most Bytes) error {
 	m, err := g.Memory()
 	if err == nil && m.Peak > most {
-		err = fmt.Errorf("the gateway's memory reached %v, want at most %v", m.Peak, most)
+		err = fmt.Errorf("the pod's memory reached %v, want at most %v", m.Peak, most)
 	}
 	return err
 }
 
-// Terminate asks the gateway to end and returns how it did, and how long it took.
+// Terminate asks the pod to end and returns how it did, and how long it took.
 func (g *Pod) Terminate(ctx context.Context) (took time.Duration, err error) {
 	began := time.Now()
 	if err := g.process.Process.Signal(syscall.SIGTERM); err != nil {
