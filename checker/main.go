@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 
 	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/serve"
@@ -36,6 +37,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, stop := serve.UntilSignal(context.Background())
 	defer stop()
+	defer runtime.KeepAlive(serve.Ballast())
 	return Run(ctx, cfg, Output{Stderr: stderr})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 
 	"github.com/shiplane/limits/libs/command"
@@ -54,5 +55,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	}
 	ctx, stop := serve.UntilSignal(context.Background())
 	defer stop()
+	defer runtime.KeepAlive(serve.Ballast())
 	return Run(ctx, cfg, Output{Stdout: stdout, Stderr: stderr})
 }
