@@ -13,9 +13,9 @@ import (
 
 // command is the command line.
 type command struct {
-	Checker    string `default:"bin/checker" placeholder:"FILE" help:"Our checker (default bin/checker)."`
-	Ratelimit  string `required:"" placeholder:"FILE" help:"envoyproxy/ratelimit's server."`
-	Gubernator string `required:"" placeholder:"FILE" help:"gubernator's server."`
+	Checker    string `type:"existingfile" default:"bin/checker" placeholder:"FILE" help:"Our checker (default bin/checker)."`
+	Ratelimit  string `type:"existingfile" required:"" placeholder:"FILE" help:"envoyproxy/ratelimit's server."`
+	Gubernator string `type:"existingfile" required:"" placeholder:"FILE" help:"gubernator's server."`
 
 	Turns       int           `default:"12" help:"Turns of each service in each scenario, after one that is not counted, 1 to 1000 (default 12)."`
 	Slice       time.Duration `default:"1s" help:"Length of a turn, 100ms to 1m (default 1s)."`
