@@ -148,6 +148,10 @@ verify-infra: $(AWS_SCHEMA) ## validate, test, plan and apply infra/terraform ag
 	cli=$$(tools/infra/cli.sh $(TOFU)) && go run ./tools/infra -cli "$$cli" -provider bin/schemaprovider -schema $(AWS_SCHEMA)
 	SHIPLANE_INFRA_PLANS=$(CURDIR)/bin/infra/plans go test -count=1 ./tools/infra/policy
 
+.PHONY: verify-images
+verify-images: ## run the Dockerfile's own build line for amd64 and arm64, on what .dockerignore leaves (minutes)
+	go test -timeout 40m ./infra/docker -compile
+
 .PHONY: ci
 ci: ## all that continuous integration checks
 	.ci/run
