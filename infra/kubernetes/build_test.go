@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -61,7 +63,13 @@ func (c *cluster) add(text []byte) error {
 
 func decode[T any](text []byte, all *[]*T) error {
 	object := new(T)
-	if err := yaml.UnmarshalStrict(text, object); err != nil {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	// As the API server does: encoding/json would take targetport for targetPort.
+	strict, err := json.UnmarshalStrict(asJSON, object)
+	if err := errors.Join(append(strict, err)...); err != nil {
 		return fmt.Errorf("%w in\n%s", err, text)
 	}
 	*all = append(*all, object)

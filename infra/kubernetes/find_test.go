@@ -8,7 +8,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -116,4 +118,24 @@ func duration(text string) time.Duration {
 		return 0
 	}
 	return d
+}
+
+// scaler returns what scales a Deployment, nil for none.
+func (c *cluster) scaler(deployment string) *autoscalingv2.HorizontalPodAutoscaler {
+	for _, s := range c.scalers {
+		if s.Spec.ScaleTargetRef.Name == deployment {
+			return s
+		}
+	}
+	return nil
+}
+
+// network returns the NetworkPolicy of that name, nil for none.
+func (c *cluster) network(name string) *networkingv1.NetworkPolicy {
+	for _, n := range c.networks {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
 }
