@@ -127,7 +127,11 @@ func command(t *testing.T, c *cluster, d *appsv1.Deployment) *exec.Cmd {
 	for _, arg := range container(d).Args {
 		args = append(args, local(ports.ReplaceAllString(arg, "=127.0.0.1:0")))
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--drain-delay=0s")...)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, append(args, "--drain-delay=0s")...)
 	cmd.Env = []string{programVariable + "=" + d.Name}
 	for name, value := range c.environment(d) {
 		cmd.Env = append(cmd.Env, name+"="+local(value))
