@@ -171,3 +171,16 @@ func TestRulesLiveInTheHomeRegion(t *testing.T) {
 		}
 	})
 }
+
+// The README names every secret with its files: what must be there beforehand.
+func TestReadmeNamesTheSecrets(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, files := range secrets {
+		if row := fmt.Sprintf("| `%s` | `%s` |", name, strings.Join(files, "`, `")); !strings.Contains(string(text), row) {
+			t.Errorf("README.md lacks the row %q", row)
+		}
+	}
+}
