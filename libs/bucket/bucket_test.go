@@ -192,6 +192,9 @@ func TestEdgesOfTheLevel(t *testing.T) {
 	if wait := bucket.Full(0, l).Wait(0, l, 5); wait != 0 {
 		t.Errorf("cost = burst waits %v at a full bucket", wait)
 	}
+	if wait := empty.Wait(0, l, 6); wait < 99*365*24*time.Hour {
+		t.Errorf("what no bucket of 5 ever holds comes after %v", wait)
+	}
 	if got := bucket.Whole(empty.LevelAt(99*time.Millisecond, l)); got != 0 {
 		t.Errorf("%d whole tokens after 99 ms at 10/s, want 0", got)
 	}

@@ -56,11 +56,15 @@ func (b Tokens) Give(l limit.Limit, n int64, from time.Duration) Tokens {
 
 // Wait is the time from now until the bucket holds n tokens if nobody takes
 // any, in whole microseconds, rounded up: waiting that long is enough. It is 0
-// if they are there, at most 100 years, and meaningless for n above the burst.
+// if they are there, and at most 100 years: for n above the burst, which it never
+// holds, just that.
 func (b Tokens) Wait(now time.Duration, l limit.Limit, n float64) time.Duration {
 	b, _ = b.Mend(now)
-	if b.LevelAt(now, l) >= n {
+	switch {
+	case b.LevelAt(now, l) >= n:
 		return 0
+	case n > float64(l.Burst):
+		return waitMax
 	}
 	wait := math.Ceil((n - b.Level) / l.Rate.PerMicrosecond())
 	if wait >= micros(waitMax) {

@@ -45,6 +45,9 @@ type Observer interface {
 	// Dropped tells how many errands (tokens to hand back, shadow charges) were
 	// given up: too many waited, or the store did not answer.
 	Dropped(n int64)
+	// Waited tells how long a decision took that needed more than one look: it
+	// waited for the store, or found that it is not to be asked.
+	Waited(d time.Duration)
 }
 
 // Limiter decides requests. Safe for concurrent use.
@@ -139,8 +142,8 @@ func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *lim
 
 // check is Check for what needs more than one look.
 func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
-	call := l.calls.Get().(*Call)
-	step := l.core.Decide(l.now(), request, decision, call)
+	call, begin := l.calls.Get().(*Call), l.now()
+	step := l.core.Decide(begin, request, decision, call)
 	for step != StepDone {
 		if step == StepWait {
 			step = l.core.Resume(l.now(), call, <-call.ready)
@@ -154,6 +157,7 @@ func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
 	}
 	call.request, call.decision = nil, nil
 	l.calls.Put(call)
+	l.observer.Waited(l.now() - begin)
 }
 
 func (l *Limiter) take(ask *store.Ask, result *store.Result) error {
@@ -251,3 +255,4 @@ type nobody struct{}
 
 func (nobody) Shadow(*limit.Rule, int64, int64) {}
 func (nobody) Dropped(int64)                    {}
+func (nobody) Waited(time.Duration)             {}

@@ -160,13 +160,14 @@ func (s stuck) Take(ctx context.Context, ask *store.Ask, result *store.Result) e
 	}
 }
 
-type observer struct{ shadowed, short, dropped atomic.Int64 }
+type observer struct{ shadowed, short, dropped, waited atomic.Int64 }
 
 func (o *observer) Shadow(_ *limit.Rule, requests, short int64) {
 	o.shadowed.Add(requests)
 	o.short.Add(short)
 }
-func (o *observer) Dropped(n int64) { o.dropped.Add(n) }
+func (o *observer) Dropped(n int64)      { o.dropped.Add(n) }
+func (o *observer) Waited(time.Duration) { o.waited.Add(1) }
 
 // Requests with nothing but shadow rules wait for no store, what waits to be
 // counted is told as dropped if the store does not answer. Close gives up with
