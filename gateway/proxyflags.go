@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -12,7 +9,6 @@ import (
 	"github.com/shiplane/limits/gateway/internal/proxy"
 	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/ruleset"
-	"github.com/shiplane/limits/libs/serve"
 )
 
 // Pool is upstreams that serve the same paths.
@@ -26,8 +22,7 @@ type proxyFlags struct {
 	StrictPaths     bool     `default:"true" negatable:"" help:"Answer 400 to paths that servers read in different ways: with an encoded slash or backslash, a ';' or a control character (default true; with --no-strict-paths they pass as they are, under the rules of the path as it is spelled)."`
 	ClientTimeout   string   `default:"60s" placeholder:"DURATION" help:"How long a client may stall, sending nothing of a body or taking nothing of an answer, 100ms to 1h. Any byte is progress (default 60s)."`
 
-	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"PEM certificate chain to serve --listen with, TLS 1.2 or later; followed while running. Needs --tls-key."`
-	TLSKey  string `name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert, followed while running."`
+	command.CertFlags `embed:""`
 }
 
 // ProxyConfig is a checked configuration of the way through the gateway.
@@ -37,7 +32,7 @@ type ProxyConfig struct {
 	UpstreamHealth  string // path; "" for none
 	StrictPaths     bool
 	ClientTimeout   time.Duration // 0: one minute
-	TLSCert, TLSKey string        // paths; "" for no TLS
+	TLS             command.CertFlags
 }
 
 // Bounds of flags.
@@ -51,7 +46,7 @@ const (
 func (f *proxyFlags) config(faults *command.Faults) ProxyConfig {
 	fault := faults.Add
 	cfg := ProxyConfig{
-		UpstreamHealth: f.UpstreamHealth, StrictPaths: f.StrictPaths, TLSCert: f.TLSCert, TLSKey: f.TLSKey,
+		UpstreamHealth: f.UpstreamHealth, StrictPaths: f.StrictPaths, TLS: f.CertFlags,
 		UpstreamTimeout: faults.Duration("upstream-timeout", f.UpstreamTimeout, 0, upstreamTimeoutMax),
 		ClientTimeout:   faults.Duration("client-timeout", f.ClientTimeout, clientTimeoutMin, clientTimeoutMax),
 	}
@@ -60,9 +55,7 @@ func (f *proxyFlags) config(faults *command.Faults) ProxyConfig {
 			fault("upstream-health", p, "want a path, as /healthz")
 		}
 	}
-	if (f.TLSCert == "") != (f.TLSKey == "") {
-		fault("tls-cert", f.TLSCert, "must be given together with --tls-key")
-	}
+	f.Check(faults)
 	cfg.Pools = pools(f.Upstream, fault)
 	return cfg
 }
@@ -150,17 +143,4 @@ func upstreams(pools []Pool) string {
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, " ")
-}
-
-// openTLS returns how callers are served by TLS, nil if they are not.
-func openTLS(process *serve.Process, cfg ProxyConfig, log *slog.Logger) (*tls.Config, error) {
-	if cfg.TLSCert == "" {
-		return nil, nil
-	}
-	certificate, err := serve.OpenCertificate(cfg.TLSCert, cfg.TLSKey, log)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: %w", err)
-	}
-	process.Go("certificate", func(ctx context.Context) error { certificate.Run(ctx); return nil })
-	return certificate.TLS(), nil
 }

@@ -124,7 +124,7 @@ func open(process *serve.Process, cfg Config, metrics *telemetry.Metrics, log *s
 	}
 	var faults []error
 	in.files, faults = openFiles(cfg, func(file string) *slog.Logger { return in.meter.CountFailures(log, file) })
-	if in.tls, err = openTLS(process, cfg.Proxy, log); err != nil {
+	if in.tls, err = cfg.Proxy.TLS.Open(process, log); err != nil {
 		faults = append(faults, err)
 	}
 	if in.hashKey, err = cfg.Observe.key(); err != nil {

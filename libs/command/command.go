@@ -121,3 +121,12 @@ func WithoutUser(text string) string {
 	}
 	return text
 }
+
+// WithoutUsers is WithoutUser of a list of URLs with commas.
+func WithoutUsers(text string) string {
+	urls := strings.Split(text, ",")
+	for i := range urls {
+		urls[i] = WithoutUser(urls[i])
+	}
+	return strings.Join(urls, ",")
+}

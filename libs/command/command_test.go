@@ -58,7 +58,7 @@ func TestFaultsAreToldTogether(t *testing.T) {
 	faults.AddError("file", nil)
 	(&command.LogFlags{LogFormat: "xml", LogLevel: "loud"}).Config(&faults)
 	(&command.DrainFlags{DrainDelay: "-1s", DrainTimeout: "x"}).Config(&faults)
-	(&command.TLSFlags{TLSCert: "a", ClientCA: "b"}).Check(&faults)
+	(&command.TLSFlags{CertFlags: command.CertFlags{TLSCert: "a"}, ClientCA: "b"}).Check(&faults)
 	(&command.TLSFlags{ClientCA: "b"}).Check(&faults)
 	(&command.TelemetryFlags{OTLPEndpoint: "http://me:secret@host"}).Config(&faults)
 	err := faults.Err()
@@ -102,7 +102,7 @@ func TestTLSNeedsItsFiles(t *testing.T) {
 	if config, err := (&command.TLSFlags{}).Open(process, log); config != nil || err != nil {
 		t.Errorf("got %v, %v", config, err)
 	}
-	if _, err := (&command.TLSFlags{TLSCert: "nowhere", TLSKey: "nowhere"}).Open(process, log); err == nil || !strings.Contains(err.Error(), "--tls-cert: ") {
+	if _, err := (&command.TLSFlags{CertFlags: command.CertFlags{TLSCert: "nowhere", TLSKey: "nowhere"}}).Open(process, log); err == nil || !strings.Contains(err.Error(), "--tls-cert: ") {
 		t.Errorf("got %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")

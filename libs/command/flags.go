@@ -2,10 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -13,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/shiplane/limits/libs/filewatch"
 	"github.com/shiplane/limits/libs/serve"
 	"github.com/shiplane/limits/libs/telemetry"
 )
@@ -72,60 +67,6 @@ func (f *DrainFlags) Config(faults *Faults) serve.Config {
 		DrainDelay:   faults.Duration("drain-delay", f.DrainDelay, 0, drainDelayMax),
 		DrainTimeout: faults.Duration("drain-timeout", f.DrainTimeout, 0, drainTimeoutMax),
 	}
-}
-
-// TLSFlags say how a service proves who it is, and who may connect to it.
-type TLSFlags struct {
-	TLSCert  string `name:"tls-cert" placeholder:"FILE" help:"PEM certificate chain to serve --listen with, TLS 1.2 or later; followed while running. Needs --tls-key."`
-	TLSKey   string `name:"tls-key" placeholder:"FILE" help:"PEM key of --tls-cert, followed while running."`
-	ClientCA string `name:"client-ca" placeholder:"FILE" help:"PEM certificates: only callers with a certificate that one of these has signed are served. Needs --tls-cert (default: callers need no certificate)."`
-}
-
-// Check notes flags that lack their companions.
-func (f *TLSFlags) Check(faults *Faults) {
-	if (f.TLSCert == "") != (f.TLSKey == "") {
-		faults.Add("tls-cert", f.TLSCert, "must be given together with --tls-key")
-	}
-	if f.ClientCA != "" && f.TLSCert == "" {
-		faults.Add("client-ca", f.ClientCA, "needs --tls-cert and --tls-key")
-	}
-}
-
-// Open reads the files, and follows the certificate while the process runs. It
-// returns nil where the service is to be served without TLS.
-func (f *TLSFlags) Open(process *serve.Process, log *slog.Logger) (*tls.Config, error) {
-	if f.TLSCert == "" {
-		return nil, nil
-	}
-	certificate, err := serve.OpenCertificate(f.TLSCert, f.TLSKey, log)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: %w", err)
-	}
-	process.Go("certificate", func(ctx context.Context) error { certificate.Run(ctx); return nil })
-	config := certificate.TLS()
-	if f.ClientCA != "" {
-		if config.ClientCAs, err = CertPool(f.ClientCA); err != nil {
-			return nil, fmt.Errorf("--client-ca: %w", err)
-		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return config, nil
-}
-
-// poolMax bounds a file of certificates: the whole of a system's has some 200 KiB.
-const poolMax = 4 << 20 // bytes
-
-// CertPool reads PEM certificates.
-func CertPool(file string) (*x509.CertPool, error) {
-	text, err := filewatch.Read(file, poolMax)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("no PEM certificate in " + file)
-	}
-	return pool, nil
 }
 
 // TelemetryFlags say where telemetry is pushed to.

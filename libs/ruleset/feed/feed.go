@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shiplane/limits/libs/bearer"
 	"github.com/shiplane/limits/libs/ruleset"
 )
 
@@ -22,7 +23,7 @@ type Feed struct {
 	log         *slog.Logger
 	incarnation string
 	services    []*service
-	token       *token
+	token       token
 	empty       *ruleset.Ruleset // to which the first rules are compared
 
 	current atomic.Pointer[state]
@@ -53,7 +54,7 @@ func Open(cfg Config) (*Feed, error) {
 	}
 	f.current.Store(&state{})
 	var err error
-	if f.token, err = openToken(cfg.Token, cfg.TokenFile, cfg.Logger); err != nil {
+	if f.token.Token, err = bearer.Open(cfg.Token, cfg.TokenFile, cfg.Logger); err != nil {
 		return nil, err
 	}
 	f.services = newServices(cfg, f.token)
@@ -93,7 +94,7 @@ func (f *Feed) Wait(ctx context.Context) error {
 // called once.
 func (f *Feed) Run(ctx context.Context) {
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){f.follow, f.report, f.keepCopies, f.token.follow} {
+	for _, part := range []func(context.Context){f.follow, f.report, f.keepCopies, f.token.Follow} {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()

@@ -357,7 +357,7 @@ func TestTokenIsAsked(t *testing.T) {
 		if n := text.count("level=ERROR"); n != 1 || text.count("slt_id") > 0 {
 			t.Errorf("%d errors in\n%s", n, &text.text)
 		}
-		if err := right.token.set("slt_id_wrong"); err != nil { // as when its file changes
+		if err := right.token.Set("slt_id_wrong"); err != nil { // as when its file changes
 			t.Fatal(err)
 		}
 	})

@@ -26,7 +26,7 @@ type service struct {
 	client  rulesv1.WatchServiceClient
 }
 
-func newServices(cfg Config, t *token) []*service {
+func newServices(cfg Config, t token) []*service {
 	transport := &http.Transport{
 		DialContext: cfg.Dial, TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: tlsHandshakeTime, ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 1, DisableCompression: true, Protocols: new(http.Protocols),

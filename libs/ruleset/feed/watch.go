@@ -46,7 +46,7 @@ func (f *Feed) follow(ctx context.Context) {
 		wait := time.NewTimer(pace.ended(time.Since(began)))
 		select {
 		case <-ctx.Done():
-		case <-f.token.changed:
+		case <-f.token.Changed():
 		case <-wait.C:
 		}
 		wait.Stop()

@@ -44,12 +44,12 @@ func (f *NamingFlags) Naming(faults *command.Faults) ruleset.Naming {
 // Config is a checked configuration of where the rules of a domain come from: a file
 // or a service. Both are empty where neither was given.
 type Config struct {
-	File          string
-	Service       *feed.Config // without what the files below hold, options and a logger
-	CA, Cert, Key string       // paths; "" for none
-	Naming        ruleset.Naming
-	Canary        bool
-	Once          bool // the service's rules are fetched, and not followed
+	File    string
+	Service *feed.Config      // without what the files below hold, options and a logger
+	TLS     command.ClientTLS // towards the service
+	Naming  ruleset.Naming
+	Canary  bool
+	Once    bool // the service's rules are fetched, and not followed
 }
 
 // String returns the file, or the addresses of the service.
@@ -76,7 +76,7 @@ func (f *ServiceFlags) Config(rules, domain string, pod Pod, naming ruleset.Nami
 		return Config{File: rules, Naming: naming}
 	}
 	cfg := Config{
-		CA: f.RulesCA, Cert: f.RulesCert, Key: f.RulesKey, Naming: naming, Canary: f.Canary,
+		TLS: f.tls(), Naming: naming, Canary: f.Canary,
 		Service: &feed.Config{
 			Addresses: strings.Split(rules, ","), Domain: domain, TokenFile: f.RulesToken,
 			Pod: &rulesv1.Pod{Id: pod.Name, Region: pod.Region, Canary: f.Canary},
@@ -93,7 +93,7 @@ func (f *ServiceFlags) Config(rules, domain string, pod Pod, naming ruleset.Nami
 		cfg.Service.Copy = filepath.Join(pod.Copies, "rules-"+domain)
 	}
 	if err := cfg.Service.Validate(); err != nil {
-		faults.Add("rules", withoutSecrets(rules), err.Error())
+		faults.Add("rules", command.WithoutUsers(rules), err.Error())
 	}
 	return cfg
 }
@@ -101,9 +101,8 @@ func (f *ServiceFlags) Config(rules, domain string, pod Pod, naming ruleset.Nami
 // CheckRules notes flags that lack their companions. service says that rules come from the
 // rules service.
 func (f *ServiceFlags) CheckRules(service bool, faults *command.Faults) {
-	if (f.RulesCert == "") != (f.RulesKey == "") {
-		faults.Add("rules-cert", f.RulesCert, "and --rules-key go together")
-	}
+	secure := f.tls()
+	secure.Check(faults)
 	if service {
 		return
 	}
@@ -116,13 +115,8 @@ func (f *ServiceFlags) CheckRules(service bool, faults *command.Faults) {
 	}
 }
 
-// withoutSecrets is a list of URLs without what stands before an @ in each.
-func withoutSecrets(text string) string {
-	urls := strings.Split(text, ",")
-	for i := range urls {
-		urls[i] = command.WithoutUser(urls[i])
-	}
-	return strings.Join(urls, ",")
+func (f *ServiceFlags) tls() command.ClientTLS {
+	return command.ClientTLS{Flags: "rules", CA: f.RulesCA, Cert: f.RulesCert, Key: f.RulesKey}
 }
 
 // options are those that rules are compiled with.

@@ -4,16 +4,12 @@ package rulesource
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/ruleset"
 	"github.com/shiplane/limits/libs/ruleset/feed"
-	"github.com/shiplane/limits/libs/serve"
 )
 
 // Source is the rules of a domain. Safe for concurrent use.
@@ -44,12 +40,12 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Source, error) {
 		}
 		return Of(live), nil
 	}
-	certificate, err := cfg.certificates(log)
+	secure, certificate, err := cfg.TLS.Open(log)
 	if err != nil {
 		return nil, err
 	}
 	service := *cfg.Service
-	service.Logger, service.Options = log, cfg.options()
+	service.TLS, service.Logger, service.Options = secure, log, cfg.options()
 	if cfg.Once {
 		rules, err := feed.Fetch(ctx, service)
 		if err != nil {
@@ -66,28 +62,6 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Source, error) {
 		s.follow["certificate for the rules"] = certificate
 	}
 	return s, nil
-}
-
-// certificates reads those that the flags name. run follows them until its context
-// ends; it is nil where there is nothing to follow.
-func (c *Config) certificates(log *slog.Logger) (run func(context.Context), err error) {
-	with := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CA != "" {
-		if with.RootCAs, err = command.CertPool(c.CA); err != nil {
-			return nil, fmt.Errorf("--rules-ca: %w", err)
-		}
-	}
-	if c.Cert != "" {
-		certificate, err := serve.OpenCertificate(c.Cert, c.Key, log)
-		if err != nil {
-			return nil, fmt.Errorf("--rules-cert: %w", err)
-		}
-		current := certificate.TLS().GetCertificate
-		with.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return current(nil) }
-		run = certificate.Run
-	}
-	c.Service.TLS = with
-	return run, nil
 }
 
 // Current returns the rules in force, nil while a rules service was not heard and
