@@ -31,7 +31,8 @@ type flags struct {
 	Keys       string `placeholder:"FILE" help:"Key file, followed while running (default: no keys, every caller is anonymous)."`
 	RequireKey bool   `help:"Answer 401 to requests without an account: a known key, account header or token (default: they are anonymous)."`
 
-	counters.StoreFlags `embed:""`
+	counters.StoreFlags   `embed:""`
+	counters.CheckerFlags `embed:""`
 
 	Mode string `default:"enforce" placeholder:"enforce|shadow|off" help:"enforce; shadow: evaluate and count, but refuse and show nothing; off: do not ask the limiter. Keys are checked in all of them (default enforce)."`
 
@@ -124,7 +125,7 @@ func (f *flags) read() (Config, []error) {
 	f.answerFlags.read(&cfg, fault)
 	f.choices(&cfg, fault)
 	cfg.Proxy = f.proxyFlags.config(&faults)
-	cfg.Store = f.StoreFlags.Config(&faults)
+	cfg.Store = f.CheckerFlags.Config(&f.StoreFlags, &faults)
 	cfg.Observe = f.observeFlags.config(&faults)
 	cfg.Drain, cfg.Log, cfg.Export = f.DrainFlags.Config(&faults), f.LogFlags.Config(&faults), f.TelemetryFlags.Config(&faults)
 	cfg.LoginBodyMax = faults.Int("login-body-max", f.LoginBodyMax, 1, loginBodyMaxMax)

@@ -72,7 +72,7 @@ type attempt struct {
 func (c *keyCommand) run(stdout io.Writer) error {
 	cfg, in, faults := c.inspect()
 	if cfg.Store.Redis.URL == "" {
-		faults = append(faults, errors.New(`--store: counters in the memory of a gateway cannot be read: want redis://HOST:PORT`))
+		faults = append(faults, errors.New(`--store: counters in the memory of a gateway, or behind a checker, cannot be read: want redis://HOST:PORT`))
 	}
 	if len(faults) > 0 {
 		return serve.Usage(combine(faults))

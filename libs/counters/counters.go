@@ -1,5 +1,6 @@
 // Package counters opens the store that a service's flags name: in this process, or
-// a Redis Cluster that the pods of a region share and count each other in.
+// a Redis Cluster that the pods of a region share and count each other in, or checkers
+// that have such a store.
 package counters
 
 import (
@@ -57,40 +58,67 @@ func (c *Counters) await(ctx context.Context, reached <-chan struct{}) {
 	}
 }
 
+// network is a store that a network lies before.
+type network struct {
+	store.Store
+	roster  members.Roster
+	reached <-chan struct{} // closed at its first answer
+	close   func()
+}
+
 // Open makes the store. A server that cannot be reached is an outage, not a
 // failure; what cannot be read is a usage error.
 func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log *slog.Logger) (*Counters, error) {
-	if cfg.Redis.URL == "" {
-		s, err := memory.New(memory.Config{})
-		roster := members.NewLocal()
-		c := &Counters{Store: s, Pods: roster.Count, Local: true, Roster: roster, begun: make(chan struct{})}
-		close(c.begun)
-		return c, err
-	}
-	if err := cfg.Secrets(); err != nil {
-		return nil, serve.Usage(err)
+	open, server := openRedis, "shard"
+	switch {
+	case len(cfg.Checkers.URLs) > 0:
+		open, server = openCheckers, "checker"
+	case cfg.Redis.URL == "":
+		return openMemory()
 	}
 	var pods *members.Members
-	meter, err := storemeter.New(provider, "shard", func() int { return pods.Count() })
+	meter, err := storemeter.New(provider, server, func() int { return pods.Count() })
 	if err != nil {
 		return nil, err
+	}
+	s, err := open(process, cfg, meter, log)
+	if err != nil {
+		return nil, err
+	}
+	process.OnClose("store", func(context.Context) error { s.close(); return nil })
+	cfg.Members.Roster, cfg.Members.Logger = s.roster, log
+	if pods, err = members.New(cfg.Members); err != nil {
+		return nil, serve.Usage(err)
+	}
+	process.Go("members", func(ctx context.Context) error { pods.Run(ctx); return nil })
+	c := &Counters{Store: s.Store, Pods: pods.Count, Roster: s.roster, begun: make(chan struct{})}
+	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.reached); return nil })
+	return c, nil
+}
+
+// openMemory makes the store in this process.
+func openMemory() (*Counters, error) {
+	s, err := memory.New(memory.Config{})
+	roster := members.NewLocal()
+	c := &Counters{Store: s, Pods: roster.Count, Local: true, Roster: roster, begun: make(chan struct{})}
+	close(c.begun)
+	return c, err
+}
+
+// openRedis opens a Redis as a store.
+func openRedis(_ *serve.Process, cfg Config, meter *storemeter.Meter, log *slog.Logger) (*network, error) {
+	if err := cfg.Secrets(); err != nil {
+		return nil, serve.Usage(err)
 	}
 	cfg.Redis.Observer, cfg.Redis.Logger = meter, log
 	s, err := rediscluster.New(cfg.Redis)
 	if err != nil {
 		return nil, serve.Usage(fmt.Errorf("--store: %w", err))
 	}
-	process.OnClose("store", func(context.Context) error { s.Close(); return nil })
 	roster, err := rediscluster.NewRoster(s, cfg.Region)
 	if err != nil {
+		s.Close()
 		return nil, serve.Usage(err)
 	}
-	cfg.Members.Roster, cfg.Members.Logger = roster, log
-	if pods, err = members.New(cfg.Members); err != nil {
-		return nil, serve.Usage(err)
-	}
-	process.Go("members", func(ctx context.Context) error { pods.Run(ctx); return nil })
-	c := &Counters{Store: s, Pods: pods.Count, Roster: roster, begun: make(chan struct{})}
-	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.Reached()); return nil })
-	return c, nil
+	return &network{s, roster, s.Reached(), s.Close}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/shiplane/limits/libs/filewatch"
 	"github.com/shiplane/limits/libs/store/members"
 	"github.com/shiplane/limits/libs/store/rediscluster"
+	"github.com/shiplane/limits/libs/store/remote"
 )
 
 // StoreFlags are the flags that say where the counters are, and who shares them.
@@ -28,14 +29,22 @@ type StoreFlags struct {
 	StateDir   string `placeholder:"DIR" help:"Directory where what must outlive a restart is kept: the count of the region's pods, and the last rules of the rules service (default: nowhere)."`
 }
 
-// Config is a checked configuration of the store; the zero URL is memory.
+// Config is a checked configuration of where the counters are: at checkers or in Redis,
+// by whose URLs there are, or else in this process's memory.
 type Config struct {
 	Redis    rediscluster.Config
-	Members  members.Config // without a roster and a logger
 	Region   string
 	CA       string
 	Password string // file
+
+	Checkers    remote.Config     // without what the files below hold, an observer and a logger
+	CheckersTLS command.ClientTLS // towards them
+	Token       string            // file
+
+	Members members.Config // without a roster and a logger
 }
+
+const memoryStore = "memory" // in this process
 
 // Bounds of flags.
 const (
@@ -50,8 +59,8 @@ const (
 func (f *StoreFlags) Config(faults *command.Faults) Config {
 	cfg := Config{CA: f.StoreCA, Password: f.StoreSecret}
 	timeout := faults.Duration("store-timeout", f.StoreTimeout, timeoutMin, timeoutMax)
-	pods := int(faults.Int("region-pods", f.RegionPods, 1, podsMax))
-	if f.Store == "memory" {
+	cfg.Members.Least = int(faults.Int("region-pods", f.RegionPods, 1, podsMax))
+	if f.Store == memoryStore {
 		return cfg
 	}
 	if !strings.HasPrefix(f.Store, "redis://") && !strings.HasPrefix(f.Store, "rediss://") {
@@ -62,18 +71,23 @@ func (f *StoreFlags) Config(faults *command.Faults) Config {
 	if err := cfg.Redis.Validate(); err != nil {
 		faults.Add("store", command.WithoutUser(f.Store), err.Error())
 	}
-	cfg.Region, cfg.Members = f.Region, members.Config{Pod: f.PodID, Least: pods}
-	if cfg.Members.Pod == "" {
+	cfg.Region = f.Region
+	f.member(&cfg.Members, faults)
+	return cfg
+}
+
+// member says who this pod is among those that share the counters.
+func (f *StoreFlags) member(cfg *members.Config, faults *command.Faults) {
+	if cfg.Pod = f.PodID; cfg.Pod == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			faults.Add("pod-id", "", "is missing, and the host has no name: "+err.Error())
 		}
-		cfg.Members.Pod = fmt.Sprintf("%s/%d", host, os.Getpid())
+		cfg.Pod = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if f.StateDir != "" {
-		cfg.Members.File = filepath.Join(f.StateDir, "region-pods")
+		cfg.File = filepath.Join(f.StateDir, "region-pods")
 	}
-	return cfg
 }
 
 // PodName is the name that this pod reports by: the same after a restart where the

@@ -201,10 +201,12 @@ func (e *endpoint) answer(c *call, a answer) {
 }
 
 // watch follows the checker until the store is closed: it makes the first connection,
-// and finds out whether a checker whose breaker has opened is back. reached is told of
-// each good answer.
-func (e *endpoint) watch(reached func()) {
-	if e.serves() == nil {
+// and finds out whether a checker whose breaker has opened is back. first is told how
+// the first look ended, reached of each good answer.
+func (e *endpoint) watch(first func(name string, err error), reached func()) {
+	err := e.serves(wireTimeout) // that has to make the connection may be late
+	first(e.name, err)
+	if err == nil {
 		reached()
 	}
 	for {
@@ -217,7 +219,7 @@ func (e *endpoint) watch(reached func()) {
 			sent := e.since()
 			if ok, probe := e.breaker.Allow(sent); ok && probe {
 				end := breaker.Replied
-				if e.serves() != nil {
+				if e.serves(e.timeout) != nil {
 					end = breaker.Unreachable
 				}
 				e.breaker.Done(e.since(), sent, sent+e.timeout, end, true)
@@ -237,9 +239,8 @@ func (e *endpoint) watch(reached func()) {
 // errHealth says that a checker answers and does not serve.
 var errHealth = errors.New("it does not serve")
 
-// serves asks the checker's health. Nil: it serves, and answers within the timeout of
-// an ask.
-func (e *endpoint) serves() error {
+// serves asks the checker's health. Nil: it serves, and answers in time.
+func (e *endpoint) serves(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(e.run, wireTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -249,7 +250,7 @@ func (e *endpoint) serves() error {
 		return err
 	case response.Msg.GetStatus() != healthv1.HealthCheckResponse_SERVING:
 		return errHealth
-	case time.Since(begin) > e.timeout:
+	case time.Since(begin) > within:
 		return context.DeadlineExceeded
 	}
 	return nil

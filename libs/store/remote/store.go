@@ -47,7 +47,7 @@ func New(cfg Config) (*Store, error) {
 	for _, url := range cfg.URLs {
 		e := newEndpoint(run, &s.cfg, url, s.since, s.breakerChanged)
 		s.endpoints = append(s.endpoints, e)
-		s.done.Go(func() { e.watch(s.wasReached) })
+		s.done.Go(func() { e.watch(s.firstLook, s.wasReached) })
 	}
 	return s, nil
 }
@@ -59,6 +59,15 @@ func (s *Store) since() time.Duration { return time.Since(s.start) }
 func (s *Store) Reached() <-chan struct{} { return s.reached }
 
 func (s *Store) wasReached() { s.first.Do(func() { close(s.reached) }) }
+
+// firstLook says how a checker was found at the start.
+func (s *Store) firstLook(checker string, err error) {
+	if err != nil {
+		s.cfg.Logger.Warn("a checker does not serve: it is asked when requests come", "checker", checker, "error", err)
+		return
+	}
+	s.cfg.Logger.Info("connected to a checker", "checker", checker)
+}
 
 // Close ends the connections. Asks in flight fail.
 func (s *Store) Close() {
