@@ -232,7 +232,9 @@ func (s *Store) complain(shard string, err error) {
 
 func (s *Store) breakerChanged(shard string, from, to breaker.State) {
 	s.cfg.Observer.Breaker(shard, from, to)
-	s.cfg.Logger.Warn("a shard's breaker changed", "shard", shard, "from", from.String(), "to", to.String())
+	if from == breaker.Closed || to == breaker.Closed { // and not of each probe
+		s.cfg.Logger.Warn("a shard's breaker changed", "shard", shard, "from", from.String(), "to", to.String())
+	}
 }
 
 type nobody struct{}

@@ -35,6 +35,11 @@ const (
 	// probePoll is the time between looks whether a breaker lets a probe through.
 	probePoll = 50 * time.Millisecond
 
+	// meetFor is how long a checker that does not serve yet is looked at again, every
+	// meetPoll, when this process starts: so long it waits with being ready.
+	meetFor  = time.Second
+	meetPoll = 100 * time.Millisecond
+
 	healthProcedure = "/grpc.health.v1.Health/Check"
 )
 
@@ -202,10 +207,12 @@ func (e *endpoint) answer(c *call, a answer) {
 
 // watch follows the checker until the store is closed: it makes the first connection,
 // and finds out whether a checker whose breaker has opened is back. first is told how
-// the first look ended, reached of each good answer.
+// it was found, reached of each good answer.
 func (e *endpoint) watch(first func(name string, err error), reached func()) {
-	err := e.serves(wireTimeout) // that has to make the connection may be late
-	first(e.name, err)
+	err := e.meet()
+	if e.run.Err() == nil {
+		first(e.name, err)
+	}
 	if err == nil {
 		reached()
 	}
@@ -225,14 +232,33 @@ func (e *endpoint) watch(first func(name string, err error), reached func()) {
 				e.breaker.Done(e.since(), sent, sent+e.timeout, end, true)
 				continue
 			}
-			select {
-			case <-time.After(probePoll):
-			case <-e.run.Done():
+			if !e.pause(probePoll) {
 				return
 			}
 		}
 		e.hurried.Store(false)
 		reached()
+	}
+}
+
+// meet waits until the checker serves, for meetFor at most: both may be starting. An
+// answer may be late, for it has to await the connection.
+func (e *endpoint) meet() error {
+	for end := e.since() + meetFor; ; {
+		err := e.serves(wireTimeout)
+		if err == nil || e.since() >= end || !e.breaker.Closed() || !e.pause(meetPoll) {
+			return err
+		}
+	}
+}
+
+// pause waits, and reports whether the store is still open.
+func (e *endpoint) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-e.run.Done():
+		return false
 	}
 }
 

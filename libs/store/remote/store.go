@@ -177,7 +177,9 @@ func (s *Store) complain(checker string, err error) {
 
 func (s *Store) breakerChanged(checker string, from, to breaker.State) {
 	s.cfg.Observer.Breaker(checker, from, to)
-	s.cfg.Logger.Warn("a checker's breaker changed", "checker", checker, "from", from.String(), "to", to.String())
+	if from == breaker.Closed || to == breaker.Closed { // and not of each probe
+		s.cfg.Logger.Warn("a checker's breaker changed", "checker", checker, "from", from.String(), "to", to.String())
+	}
 }
 
 // call is an ask on its way to a checker.
