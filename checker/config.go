@@ -33,7 +33,7 @@ type flags struct {
 	accessFlags `embed:""`
 
 	command.TLSFlags       `embed:""`
-	command.DrainFlags     `embed:""`
+	command.DrainFlags     `embed:"" set:"drain_delay=1s"`
 	command.LogFlags       `embed:""`
 	command.TelemetryFlags `embed:""`
 

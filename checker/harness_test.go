@@ -83,7 +83,7 @@ func write(t *testing.T, path, text string) {
 // start runs a checker with testRules until the test ends.
 func start(t *testing.T, more ...string) *running {
 	t.Helper()
-	args := append([]string{"--listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--rules", file(t, "rules.yaml", testRules)}, more...)
+	args := append([]string{"--listen=127.0.0.1:0", "--grpc-listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--drain-delay=0s", "--rules", file(t, "rules.yaml", testRules)}, more...)
 	cfg := configOf(t, args...)
 	s := &running{
 		t: t, log: &buffer{}, ended: make(chan error, 1), headers: http.Header{}, transport: http.DefaultTransport,

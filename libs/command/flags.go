@@ -49,9 +49,10 @@ func (l Log) New(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// DrainFlags say how a service ends.
+// DrainFlags say how a service ends. One whose callers keep their connections sets
+// drain_delay where it embeds them: its callers see by an answer that it ends.
 type DrainFlags struct {
-	DrainDelay   string `default:"0s" placeholder:"DURATION" help:"On SIGTERM, how long to serve on while /readyz says no, 0s to 10m (default 0s)."`
+	DrainDelay   string `default:"${drain_delay=0s}" placeholder:"DURATION" help:"On SIGTERM, how long to serve on while /readyz says no, 0s to 10m (default ${drain_delay=0s})."`
 	DrainTimeout string `default:"30s" placeholder:"DURATION" help:"Then, how long requests in flight may take before they are cut, 0s to 1h (default 30s)."`
 }
 

@@ -1,12 +1,16 @@
 package counters
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/shiplane/limits/libs/command"
 )
 
 // A pod is not ready before its store has answered, unless it has waited for
@@ -49,6 +53,43 @@ func TestEndDoesNotAwaitTheStore(t *testing.T) {
 	store.await(ctx, nil)
 	if err := store.Ready(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is wrong with the flags of checkers is said by flag, and shows no password;
+// without checkers their flags are of no use, with them a store is not.
+func TestFlagsOfCheckers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		flags CheckerFlags
+		store string
+		want  string // "": nothing is wrong
+	}{
+		{"none", CheckerFlags{}, "memory", ""},
+		{"two", CheckerFlags{Checker: "http://a:8081,https://b:8081", CheckerToken: "t", CheckerCA: "ca", CheckerCert: "c", CheckerKey: "k"}, "memory", ""},
+		{"a password", CheckerFlags{Checker: "http://a,http://me:hunter2@b"}, "memory", "holds a user or password"},
+		{"another scheme", CheckerFlags{Checker: "redis://a"}, "memory", `--checker "redis://a": URL of a checker`},
+		{"a store too", CheckerFlags{Checker: "http://a"}, "redis://b:6379", "--store exclude each other"},
+		{"a token for nobody", CheckerFlags{CheckerToken: "t"}, "memory", `--checker-token-file "t": is for checkers`},
+		{"a certificate without its key", CheckerFlags{Checker: "https://a", CheckerCert: "c"}, "memory", "--checker-key go together"},
+		{"too long a wait", CheckerFlags{Checker: "http://a", CheckerTimeout: "2s"}, "memory", "--checker-timeout"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var faults command.Faults
+			store := &StoreFlags{Store: c.store, StoreTimeout: "5ms", Region: "local", RegionPods: "3", PodID: "pod-1"}
+			c.flags.CheckerTimeout = cmp.Or(c.flags.CheckerTimeout, "12ms")
+			cfg := c.flags.Config(store, &faults)
+			err := faults.Err()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a password is shown: %v", err)
+			}
+			if err == nil && c.flags.Checker != "" && (len(cfg.Checkers.URLs) != 2 || cfg.Checkers.Timeout != 12*time.Millisecond || cfg.Members.Pod != "pod-1" || cfg.Members.Least != 3) {
+				t.Errorf("configuration is %+v", cfg)
+			}
+		})
 	}
 }
 
