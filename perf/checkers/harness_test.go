@@ -127,7 +127,7 @@ type page string
 
 func (p *program) scrape() page {
 	p.t.Helper()
-	answer, err := http.Get("http://" + p.admin.String() + "/metrics") //nolint:noctx // of this machine
+	answer, err := http.Get("http://" + p.admin.String() + "/metrics")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func (c *caller) login(g *program, user string) int {
 }
 
 func (c *caller) send(g *program, path, account string, body []byte) int {
-	q, err := http.NewRequest(http.MethodPost, "http://"+g.api.String()+path, bytes.NewReader(body)) //nolint:noctx // bounded by the gateway
+	q, err := http.NewRequest(http.MethodPost, "http://"+g.api.String()+path, bytes.NewReader(body))
 	if err != nil {
 		c.t.Error(err)
 		return 0
