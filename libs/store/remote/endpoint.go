@@ -188,10 +188,13 @@ func (e *endpoint) acquire(asks []*checkv1.Ask, calls []*call) {
 	}
 }
 
+// call makes a call, if the checker does not owe answers to too many. A lane is given
+// another call when the one before is overdue, so that a checker which owes that many has
+// not answered for a while, whatever this process has missed by its own stalls.
 func (e *endpoint) call(asks []*checkv1.Ask) ([]*checkv1.AskResult, error) {
 	defer e.connections.Add(-1)
 	if e.connections.Add(1) > connectionsMax {
-		return nil, errBusy
+		return nil, errOwing
 	}
 	ctx, cancel := context.WithTimeout(e.run, wireTimeout)
 	defer cancel()

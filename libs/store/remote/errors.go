@@ -15,8 +15,10 @@ import (
 var (
 	// errDial says that no connection could be made.
 	errDial = errors.New("no connection to the checker")
-	// errBusy says that there are as many calls to a checker as there may be.
-	errBusy = errors.New("too many calls are on their way")
+	// errBusy says that there are as many asks at a checker as there may be.
+	errBusy = errors.New("too many asks are on their way")
+	// errOwing says that a checker owes as many answers as may be awaited.
+	errOwing = errors.New("too many answers of the checker are overdue")
 	// errOpen says that the breaker of a checker has opened.
 	errOpen = errors.New("the checker does not answer")
 	// errAnswer says that an answer is not one to what was asked.
@@ -37,7 +39,8 @@ const (
 	classRefused    class = "refused"           // no connection could be made
 	classAuth       class = "auth"              // the checker does not know us, or not as a pod
 	classNoChecker  class = "no_checker"        // whoever answers is none
-	classOverload   class = "overload"          // too many asks or calls of this pod are on their way
+	classOverload   class = "overload"          // too many asks of this pod are on their way
+	classOwing      class = "owing"             // the checker owes answers to all calls that may be on their way
 	classOpen       class = "open"              // the breaker let no ask through
 	classInvalid    class = "invalid"           // the checker refuses the ask as malformed
 )
@@ -51,6 +54,8 @@ func classify(err error) class {
 		return classRefused
 	case errors.Is(err, errBusy):
 		return classOverload
+	case errors.Is(err, errOwing):
+		return classOwing
 	case errors.Is(err, errOpen):
 		return classOpen
 	case errors.Is(err, context.DeadlineExceeded):
@@ -78,7 +83,7 @@ func classify(err error) class {
 // unsent reports whether an ask that met this certainly was not executed.
 func (c class) unsent() bool {
 	switch c {
-	case classRefused, classAuth, classNoChecker, classOverload, classOpen:
+	case classRefused, classAuth, classNoChecker, classOverload, classOwing, classOpen:
 		return true
 	}
 	return false
@@ -91,7 +96,7 @@ func (c class) outcome() breaker.Outcome {
 		return breaker.Replied
 	case classTimeout:
 		return breaker.TimedOut
-	case classConnection:
+	case classConnection, classOwing:
 		return breaker.Failed
 	case classOverload, classOpen, classCancelled:
 		return breaker.Unjudged

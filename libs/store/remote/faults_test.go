@@ -170,6 +170,27 @@ func TestHangingCheckerIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Asks that find as many answers overdue as may be are not sent, and open the breaker,
+// though each of those was this process's own stall as far as it knows.
+func TestOwedAnswersOpenTheBreaker(t *testing.T) {
+	c := startChecker(t, counting(t))
+	s, o := open(t, Config{Timeout: ample}, c)
+	<-s.Reached()
+	c.sick.Store(true)
+	s.endpoints[0].connections.Add(connectionsMax)
+	for i := 0; s.endpoints[0].breaker.Closed(); i++ {
+		if _, err := take(t, s, "acct"); !errors.Is(err, store.ErrUnavailable) || i > 100 {
+			t.Fatalf("ask %d: %v", i, err)
+		}
+	}
+	if sent, owed := c.asks.Load(), o.told(c, classOwing); sent > 0 || owed == 0 {
+		t.Errorf("%d asks were sent, %d were not as answers are owed", sent, owed)
+	}
+	s.endpoints[0].connections.Add(-connectionsMax)
+	c.sick.Store(false)
+	poll(t, "it is used", func() bool { _, err := take(t, s, "acct"); return err == nil })
+}
+
 // A checker that answers, though it says that it does not serve, is not taken for one
 // that is back.
 func TestSickCheckerStaysAway(t *testing.T) {
