@@ -110,6 +110,27 @@ func TestLocalDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
+// A decision that asks the store is told with what it waited, one that is made in the
+// process is not.
+func TestWaitsAreTold(t *testing.T) {
+	var o observer
+	l := newLimiter(t, limiter.Config{Store: newMemory(t), Observer: &o})
+	var decision limit.Decision
+	for _, c := range []struct {
+		request *limit.Request
+		waited  int64
+	}{
+		{request(t, "acme", 0, storetest.Bucket("account", 0.001, 1)), 0},
+		{request(t, "acme", 1, storetest.Bucket("account", 0.001, 1)), 1},
+		{request(t, "acme", 1, storetest.Bucket("account", 0.001, 1)), 1}, // known to be empty
+	} {
+		l.Check(t.Context(), c.request, &decision)
+		if got := o.waited.Load(); got != c.waited {
+			t.Errorf("decided by %s: %d waits are told, want %d", decision.DecidedBy, got, c.waited)
+		}
+	}
+}
+
 // What an address was charged for a login that its user name refused comes
 // back, at the latest when the limiter is closed.
 func TestRefusedLoginIsHandedBack(t *testing.T) {

@@ -43,7 +43,7 @@ func TestLimiterCanBeWatched(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		wantSeries(t, metrics,
-			`shiplane_gateway_store_asks_total{for="request"}`, `shiplane_gateway_leased_tokens_total{rule="global"}`, `shiplane_gateway_held_tokens{rule="global"}`)
+			`shiplane_gateway_decision_wait_seconds_count`, `shiplane_gateway_store_asks_total{for="request"}`, `shiplane_gateway_leased_tokens_total{rule="global"}`, `shiplane_gateway_held_tokens{rule="global"}`)
 		time.Sleep(1100 * time.Millisecond) // the lease's life: what it holds is of no use any more
 		wantSeries(t, metrics, `shiplane_gateway_stranded_tokens{rule="global"}`)
 		time.Sleep(4 * time.Second)

@@ -39,7 +39,6 @@
 // go elsewhere or fail at once. An answer that is late closes no connection before a
 // second has passed: a slow checker is not struck by reconnections as well. While as
 // many answers are overdue as there may be connections, asks are not sent, and count
-// against
-// the checker. In an outage each pod asks each checker's health once a second,
+// against the checker. In an outage each pod asks each checker's health once a second,
 // and nothing else.
 package remote
