@@ -107,7 +107,7 @@ func (c *Config) checker(r *region) *service {
 	name, host := r.name+"-checker", c.host(r.number, sharedHost)
 	api, admin := c.at(host, checkerPort)
 	grpc, _ := c.at(host, checkerGRPCPort)
-	args := append([]string{c.program("checker"), "--listen", api, "--grpc-listen", grpc, "--admin", admin}, c.pod(r, name)...)
+	args := append([]string{c.program("checker"), "--listen", api, "--grpc-listen", grpc, "--admin", admin, "--drain-delay=0s"}, c.pod(r, name)...)
 	return newService(c, name, KindChecker, r.name, api, admin, args)
 }
 
