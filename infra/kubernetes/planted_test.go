@@ -31,7 +31,7 @@ func TestEachPlantedFaultIsFound(t *testing.T) {
 		"requests no processor":        func(c *cluster) { of(c).Resources.Requests = nil },
 		"limit of 1500/1000":           func(c *cluster) { of(c).Resources.Limits["cpu"] = resource.MustParse("1500m") },
 		"limit of 0/1000":              func(c *cluster) { delete(of(c).Resources.Limits, "cpu") },
-		"GOMEMLIMIT of 435 MiB":        func(c *cluster) { of(c).Resources.Limits["memory"] = resource.MustParse("1Gi") },
+		"GOMEMLIMIT of 870 MiB":        func(c *cluster) { of(c).Resources.Limits["memory"] = resource.MustParse("2Gi") },
 		"GOMEMLIMIT of 0 MiB":          func(c *cluster) { of(c).Env = of(c).Env[:1] },
 		"nothing asks /healthz":        func(c *cluster) { of(c).LivenessProbe = nil },
 		"nothing asks /readyz":         func(c *cluster) { of(c).ReadinessProbe = nil },

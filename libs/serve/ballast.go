@@ -19,9 +19,9 @@ const ballastBytes = 64 << 20
 // nothing is written to it, Linux gives it no memory. Beside a heap that is much
 // larger it makes no difference, as a higher GOGC would.
 //
-// It returns nil where GOMEMLIMIT leaves no room for it, which counts it.
+// It returns nil where GOMEMLIMIT, which counts it, is below 256 MiB.
 func Ballast() []byte {
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 && limit < 8*ballastBytes {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 && limit < 4*ballastBytes {
 		return nil
 	}
 	return make([]byte, ballastBytes)

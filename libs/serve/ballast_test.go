@@ -23,9 +23,9 @@ func TestBallastPutsOffTheCollector(t *testing.T) {
 
 // A process with a tight memory limit has no ballast: it would count.
 func TestBallastLeavesATightMemoryLimitAlone(t *testing.T) {
-	before := debug.SetMemoryLimit(256 << 20)
+	before := debug.SetMemoryLimit(255 << 20)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	if got := serve.Ballast(); got != nil {
-		t.Errorf("a ballast of %d bytes in a limit of 256 MiB: want none", len(got))
+		t.Errorf("a ballast of %d bytes in a limit of 255 MiB: want none", len(got))
 	}
 }
