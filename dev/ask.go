@@ -19,6 +19,10 @@ import (
 // and with it all it has started.
 const downTimeout = 30 * time.Second
 
+// downAnswerTimeout is what the owner has to say that it ends, which it says at
+// once unless it is stopped.
+const downAnswerTimeout = 5 * time.Second
+
 type partCommand struct {
 	Name string `arg:"" help:"Name of a process, as status shows it."`
 }
@@ -37,8 +41,16 @@ type anyRegionCommand struct {
 
 type killPrimaryCommand struct {
 	Region  string `arg:"" help:"Name of a region."`
-	Shard   int    `arg:"" optional:"" help:"Shard, from 0 on (default 0)."`
+	Shard   *int   `arg:"" optional:"" help:"Shard, from 0 on (default 0)."`
 	Account string `env:"-" placeholder:"ID" help:"In place of a shard: the one that counts this account."`
+}
+
+// Validate is called by kong.
+func (c *killPrimaryCommand) Validate() error {
+	if c.Shard != nil && c.Account != "" {
+		return fmt.Errorf("want shard %d or --account %s, not both", *c.Shard, c.Account)
+	}
+	return nil
 }
 
 // order is what a command asks of the running system.
@@ -46,7 +58,10 @@ func (c *commands) order(verb string) stack.Order {
 	o := stack.Order{Verb: stack.Verb(verb)}
 	switch o.Verb {
 	case stack.KillPrimary:
-		o.Name, o.Shard, o.Account = c.KillPrimary.Region, c.KillPrimary.Shard, c.KillPrimary.Account
+		o.Name, o.Account = c.KillPrimary.Region, c.KillPrimary.Account
+		if c.KillPrimary.Shard != nil {
+			o.Shard = *c.KillPrimary.Shard
+		}
 	case stack.Kill:
 		o.Name = c.Kill.Name
 	case stack.Freeze:
@@ -65,7 +80,17 @@ func (c *commands) order(verb string) stack.Order {
 
 func ask(ctx context.Context, client *control.Client, order stack.Order, stdout io.Writer) error {
 	said, err := client.Do(ctx, order)
+	if err != nil {
+		return err
+	}
 	fmt.Fprint(stdout, said)
+	return nil
+}
+
+func orderDown(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, downAnswerTimeout)
+	defer cancel()
+	_, err := control.NewClient(dir).Do(ctx, stack.Order{Verb: stack.Down})
 	return err
 }
 
@@ -80,9 +105,14 @@ func down(ctx context.Context, dir string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := control.NewClient(dir).Do(ctx, stack.Order{Verb: stack.Down}); err != nil {
-		if err := owner.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
+	if err := orderDown(ctx, dir); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGCONT} { // one that Ctrl-Z has stopped goes on, and ends
+			if err := owner.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, downTimeout)

@@ -32,6 +32,24 @@ func TestFaultsAreToldTogether(t *testing.T) {
 	}
 }
 
+// What a command would have to guess, or does not know, is refused with what is
+// allowed, before the system is asked.
+func TestFaultsOfOrdersAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"kill-primary", "east", "1", "--account", "acct_free"}, "want shard 1 or --account acct_free, not both"},
+		{[]string{"logs", "rules", "-n", "-4"}, `--lines "-4": want a whole number of 0 to`},
+	} {
+		var out, problems bytes.Buffer
+		code := Main(append([]string{"--dir", t.TempDir()}, c.args...), &out, &problems)
+		if code != 2 || !strings.Contains(problems.String(), c.want) {
+			t.Errorf("%v: exit code %d, want 2; says %q, want %q", c.args, code, &problems, c.want)
+		}
+	}
+}
+
 func example() stack.Status {
 	revision, pods := int64(7), int64(4)
 	shards := []stack.Shard{{Slots: "0-8191", Primary: "east-redis-00", Replicas: []string{"east-redis-02"}}}
@@ -119,7 +137,7 @@ func TestEndOfALogIsShown(t *testing.T) {
 	if err := os.WriteFile(path, []byte("one\ntwo\nthree\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for lines, want := range map[int]string{-1: "", 0: "", 1: "three\n", 2: "two\nthree\n", 9: "one\ntwo\nthree\n"} {
+	for lines, want := range map[int]string{0: "", 1: "three\n", 2: "two\nthree\n", 9: "one\ntwo\nthree\n"} {
 		log, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -12,20 +12,28 @@ import (
 
 	"github.com/shiplane/limits/dev/internal/control"
 	"github.com/shiplane/limits/dev/internal/stack"
+	"github.com/shiplane/limits/libs/command"
+	"github.com/shiplane/limits/libs/serve"
 )
 
 const (
 	tailMax   = 256 << 10              // bytes of the end of a log that are looked at
+	linesMax  = 1_000_000              // more than those bytes can hold
 	followGap = 200 * time.Millisecond // between two looks at whether a log goes on
 )
 
 type logsCommand struct {
 	Name   string `arg:"" help:"Name of a process, as status shows it."`
 	Follow bool   `env:"-" short:"f" help:"Go on as the log does, until Ctrl-C."`
-	Lines  int    `env:"-" short:"n" default:"50" placeholder:"N" help:"How many of the last lines (default 50)."`
+	Lines  string `env:"-" short:"n" default:"50" placeholder:"N" help:"How many of the last lines, 0 to 1000000, of the last 256 KiB (default 50)."`
 }
 
 func (c *logsCommand) run(ctx context.Context, client *control.Client, stdout io.Writer) error {
+	var faults command.Faults
+	lines := int(faults.Int("lines", c.Lines, 0, linesMax))
+	if err := faults.Err(); err != nil {
+		return serve.Usage(err)
+	}
 	status, err := client.Status(ctx)
 	if err != nil {
 		return err
@@ -39,7 +47,7 @@ func (c *logsCommand) run(ctx context.Context, client *control.Client, stdout io
 		return err
 	}
 	defer log.Close()
-	if err := copyEnd(stdout, log, c.Lines); err != nil || !c.Follow {
+	if err := copyEnd(stdout, log, lines); err != nil || !c.Follow {
 		return err
 	}
 	return follow(ctx, stdout, log)
@@ -59,7 +67,7 @@ func copyEnd(to io.Writer, log *os.File, lines int) error {
 		return err
 	}
 	all := slices.Collect(bytes.Lines(text))
-	for _, line := range all[max(0, len(all)-max(0, lines)):] {
+	for _, line := range all[max(0, len(all)-lines):] {
 		if _, err := to.Write(line); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/shiplane/limits/dev/internal/stack"
 )
@@ -26,8 +27,14 @@ const pathMax = 107
 // orderMax bounds an order: a verb and a few names.
 const orderMax = 64 << 10 // bytes
 
+// statusTimeout bounds a look at the system, which itself gives what it asks 2 s: only
+// an owner that is stopped takes as long.
+const statusTimeout = 15 * time.Second
+
 // ErrNotRunning says that no system runs in the folder.
 var ErrNotRunning = errors.New("nothing is running")
+
+var errSilent = fmt.Errorf("its owner has not answered for %v: was it stopped by Ctrl-Z?", statusTimeout)
 
 // System is what is controlled. Its methods are safe for concurrent use.
 type System interface {
@@ -83,14 +90,19 @@ func NewClient(dir string) *Client {
 	return &Client{dir: dir, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks how the system is.
+// Status asks how the system is. An owner that does not answer within 15 s is an error.
 func (c *Client) Status(ctx context.Context) (stack.Status, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, errSilent)
+	defer cancel()
 	var status stack.Status
 	text, err := c.call(ctx, http.MethodGet, "/status", nil)
-	if err == nil {
-		err = json.Unmarshal(text, &status)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			err = errSilent
+		}
+		return status, err
 	}
-	return status, err
+	return status, json.Unmarshal(text, &status)
 }
 
 // Do has an order carried out and returns what the system says. What it refuses is
@@ -119,8 +131,11 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte) ([]
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, err
 	}
-	return text, err
+	if answer.StatusCode != http.StatusOK {
+		return nil, errors.New(strings.TrimSpace(string(text)))
+	}
+	return text, nil
 }
