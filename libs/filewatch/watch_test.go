@@ -3,6 +3,7 @@ package filewatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,9 +193,9 @@ func TestReadTakesTheLongestAllowed(t *testing.T) {
 	}
 }
 
-// Watch follows a real file, by events and polling.
-func TestWatchFollowsARealFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
+// watched is what Watch reports of a file, one state at a call, until the test ends.
+func watched(t *testing.T, path string) (next func() state) {
+	t.Helper()
 	states := make(chan state, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -202,7 +203,9 @@ func TestWatchFollowsARealFile(t *testing.T) {
 		defer close(done)
 		Watch(ctx, path, 1000, func(content []byte, err error) { states <- state{string(content), err} })
 	}()
-	next := func() state {
+	t.Cleanup(func() { cancel(); <-done })
+	return func() state {
+		t.Helper()
 		select {
 		case s := <-states:
 			return s
@@ -211,6 +214,12 @@ func TestWatchFollowsARealFile(t *testing.T) {
 			return state{}
 		}
 	}
+}
+
+// Watch follows a real file, by events and polling.
+func TestWatchFollowsARealFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	next := watched(t, path)
 	if s := next(); !errors.Is(s.err, os.ErrNotExist) {
 		t.Fatalf("reported %v, want that there is no file", s)
 	}
@@ -220,6 +229,33 @@ func TestWatchFollowsARealFile(t *testing.T) {
 	if s := next(); s.content != "made" {
 		t.Fatalf("reported %v, want made", s)
 	}
-	cancel()
-	<-done
+}
+
+// A mounted ConfigMap is followed: its file is a link to ..data/file, ..data is one to
+// a folder of this version, and a change puts another link over ..data and removes
+// the old folder. There is no moment without the file to report.
+func TestConfigMapIsFollowed(t *testing.T) {
+	mount := t.TempDir()
+	write := func(version, content string) error {
+		return errors.Join(os.Mkdir(filepath.Join(mount, version), 0o700),
+			os.WriteFile(filepath.Join(mount, version, "rules.yaml"), []byte(content), 0o600))
+	}
+	link := func(to, name string) error { return os.Symlink(to, filepath.Join(mount, name)) }
+	if err := errors.Join(write("..1", "one"), link("..1", "..data"), link("..data/rules.yaml", "rules.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	next := watched(t, filepath.Join(mount, "rules.yaml"))
+	if s := next(); s.content != "one" {
+		t.Fatalf("reported %v, want one", s)
+	}
+	for i, content := range []string{"two", "three"} {
+		old, version := fmt.Sprint("..", i+1), fmt.Sprint("..", i+2)
+		if err := errors.Join(write(version, content), link(version, "..data_tmp"),
+			os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")), os.RemoveAll(filepath.Join(mount, old))); err != nil {
+			t.Fatal(err)
+		}
+		if s := next(); s.content != content || s.err != nil {
+			t.Fatalf("reported %v, want %s", s, content)
+		}
+	}
 }
