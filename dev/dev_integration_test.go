@@ -1,7 +1,6 @@
 package dev_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +48,8 @@ type system struct {
 	network string
 }
 
-// newSystem builds the programs into bin, and picks addresses that nobody uses.
-func newSystem(t *testing.T, bin string) *system {
+// programs builds the programs, and returns their folder.
+func programs(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"go", "redis-server"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -60,12 +59,19 @@ func newSystem(t *testing.T, bin string) *system {
 	if _, err := os.Stat("../go.mod"); err != nil {
 		t.Skipf("not in the source tree: %v", err)
 	}
-	s := &system{t: t, bin: bin, network: freeNetwork(t)}
+	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", bin, "./gateway/cmd/gateway", "./checker/cmd/checker", "./rules/cmd/rules", "./dev/cmd/dev")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return bin
+}
+
+// newSystem picks addresses that nobody uses, and takes the system down at the end.
+func newSystem(t *testing.T, bin string) *system {
+	t.Helper()
+	s := &system{t: t, bin: bin, network: freeNetwork(t)}
 	parent, err := os.MkdirTemp("", "shiplane-dev-") //nolint:usetesting // Postgres' user could not enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +223,7 @@ func (s *system) whole() bool {
 // happen to it by name, are survived as designed and undone; and nothing of it is
 // left when it is taken down: no process, no port, no file.
 func TestSystemIsUpBreaksAndLeavesNothing(t *testing.T) {
-	bin := t.TempDir()
+	bin := programs(t)
 	s := newSystem(t, bin)
 	s.up("--gateways", "2", "--shards", fmt.Sprint(*shards))
 	if !s.whole() {
@@ -249,7 +255,8 @@ func TestSystemIsUpBreaksAndLeavesNothing(t *testing.T) {
 	t.Run("parts are frozen, killed and come back by their names", s.partsComeBack)
 	t.Run("nothing is left", s.leavesNothing)
 	t.Run("a killed owner is cleared after", func(t *testing.T) { killedOwnerIsClearedAfter(newSystem(t, bin)) })
-	t.Run("an interrupt ends the foreground", func(t *testing.T) { interruptEndsTheForeground(newSystem(t, bin)) })
+	t.Run("an interrupt ends the foreground", func(t *testing.T) { signalEndsTheForeground(newSystem(t, bin), os.Interrupt) })
+	t.Run("a closed terminal ends the foreground", func(t *testing.T) { signalEndsTheForeground(newSystem(t, bin), unix.SIGHUP) })
 }
 
 func (s *system) holdsOneLimit(t *testing.T) {
@@ -407,14 +414,17 @@ func (s *system) killOwner() {
 	}
 }
 
-// In the foreground it runs until it is interrupted, and then ends everything.
-func interruptEndsTheForeground(s *system) {
+// In the foreground it runs until a signal, and then ends everything, also if who has
+// read what it says is gone.
+func signalEndsTheForeground(s *system, signal os.Signal) {
 	t := s.t
 	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, "dev"), "--dir", s.dir, "up", "--network", s.network,
 		"--regions", "home", "--shards", "1", "--replicas", "0", "--gateways", "1")
 	cmd.Dir = ".."
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -423,11 +433,11 @@ func interruptEndsTheForeground(s *system) {
 		var status stack.Status
 		return err == nil && json.Unmarshal([]byte(text), &status) == nil && status.Took > 0
 	})
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := errors.Join(out.Close(), cmd.Process.Signal(signal)); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "ending all") {
-		t.Errorf("%v\n%s", err, &out)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v after %v: %v", cmd, signal, err)
 	}
 	if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is left: %v", err)

@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/shiplane/limits/dev/internal/control"
 	"github.com/shiplane/limits/dev/internal/stack"
@@ -41,11 +44,26 @@ func (c *upCommand) run(ctx context.Context, args []string, dir string, stdout i
 	if c.Detached {
 		ready = func() error { return goBehind(dir) }
 	}
+	ctx, stop := untilHangup(ctx)
+	defer stop()
 	err = own(ctx, cfg, stdout, ready)
 	if errors.Is(err, statedir.ErrRunning) {
 		return sayRunning(ctx, dir, stdout)
 	}
 	return err
+}
+
+// untilHangup returns a context that ends when the terminal is closed, too, and keeps
+// a reader of the output that is gone (make dev | tee, and Ctrl-C) from ending this
+// process out of order: both would leave the folder.
+func untilHangup(ctx context.Context) (until context.Context, stop context.CancelFunc) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, unix.SIGPIPE) // not ignored: the processes that this one starts would inherit that
+	if signal.Ignored(unix.SIGHUP) {    // by nohup
+		return ctx, func() { signal.Stop(broken) }
+	}
+	until, hungUp := signal.NotifyContext(ctx, unix.SIGHUP)
+	return until, func() { hungUp(); signal.Stop(broken) }
 }
 
 // sayRunning tells of the system that runs already.
