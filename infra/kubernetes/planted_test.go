@@ -9,13 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
+// plant breaks a policy.
+type plant func(c *cluster)
+
 // Each policy is broken once, in the home region, and the fault is found.
 func TestEachPlantedFaultIsFound(t *testing.T) {
 	known := knownFlags(t)
-	of := func(c *cluster) *corev1.Container { return container(c.deployment("gateway")) }
-	pod := func(c *cluster) *corev1.PodSpec { return &c.deployment("gateway").Spec.Template.Spec }
+	for _, planted := range []map[string]plant{plantedInContainers(), plantedInPods(), plantedAroundPods()} {
+		for want, plant := range planted {
+			t.Run(want, func(t *testing.T) {
+				c := build(t, "us-east", false)
+				plant(c)
+				if got := strings.Join(c.faults(known), "\n"); !strings.Contains(got, want) {
+					t.Errorf("got %q", got)
+				}
+			})
+		}
+	}
+}
+
+// plantedInContainers are faults of security, resources and probes, by what is said of each.
+func plantedInContainers() map[string]plant {
 	no, yes := false, true
-	for want, plant := range map[string]func(c *cluster){
+	return map[string]plant{
 		"runAsNonRoot":                 func(c *cluster) { pod(c).SecurityContext.RunAsNonRoot = nil },
 		"runAsUser":                    func(c *cluster) { *pod(c).SecurityContext.RunAsUser = 0 },
 		"seccompProfile":               func(c *cluster) { pod(c).SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined },
@@ -38,10 +54,16 @@ func TestEachPlantedFaultIsFound(t *testing.T) {
 		"asks /ready at":               func(c *cluster) { of(c).ReadinessProbe.HTTPGet.Path = "/ready" },
 		"asks /healthz at port 0":      func(c *cluster) { of(c).LivenessProbe.HTTPGet.Port = intstr.FromString("metrics") },
 		"annotations for Prometheus":   func(c *cluster) { c.deployment("gateway").Spec.Template.Annotations["prometheus.io/port"] = "8080" },
-		"no ServiceAccount":            func(c *cluster) { pod(c).ServiceAccountName = "default" },
-		"comes from no ConfigMap":      func(c *cluster) { of(c).EnvFrom[0].ConfigMapRef.Name = "limiter" }, // without its hash
-		"is not one that the README":   func(c *cluster) { volumeOf(c, "store").Secret.SecretName = "redis" },
-		"its mode is not 0440":         func(c *cluster) { volumeOf(c, "store").Secret.DefaultMode = nil },
+	}
+}
+
+// plantedInPods are faults of references, flags, variables and the end of a pod.
+func plantedInPods() map[string]plant {
+	return map[string]plant{
+		"no ServiceAccount":          func(c *cluster) { pod(c).ServiceAccountName = "default" },
+		"comes from no ConfigMap":    func(c *cluster) { of(c).EnvFrom[0].ConfigMapRef.Name = "limiter" }, // without its hash
+		"is not one that the README": func(c *cluster) { volumeOf(c, "store").Secret.SecretName = "redis" },
+		"its mode is not 0440":       func(c *cluster) { volumeOf(c, "store").Secret.DefaultMode = nil },
 		"is not here": func(c *cluster) {
 			*volumeOf(c, "keys") = corev1.Volume{Name: "keys", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}
 		},
@@ -61,6 +83,12 @@ func TestEachPlantedFaultIsFound(t *testing.T) {
 		"it serves on for 2s": func(c *cluster) { of(c).Args[2] = "--drain-delay=2s" },
 		"it has 1m0s to end":  func(c *cluster) { *pod(c).TerminationGracePeriodSeconds = 60 },
 		"it has 0s to end":    func(c *cluster) { pod(c).TerminationGracePeriodSeconds = nil },
+	}
+}
+
+// plantedAroundPods are faults of what selects, leads to, guards and scales pods.
+func plantedAroundPods() map[string]plant {
+	return map[string]plant{
 		"not spread": func(c *cluster) {
 			pod(c).TopologySpreadConstraints[0].LabelSelector.MatchLabels = map[string]string{"app": "x"}
 		},
@@ -84,16 +112,12 @@ func TestEachPlantedFaultIsFound(t *testing.T) {
 		"no such target":                func(c *cluster) { c.scalers[0].Spec.ScaleTargetRef.Name = "gate" },
 		"SHIPLANE_REGION_PODS is 50":    func(c *cluster) { *c.scalers[0].Spec.MinReplicas = 3 },
 		"scales the gateway":            func(c *cluster) { c.scalers = nil },
-	} {
-		t.Run(want, func(t *testing.T) {
-			c := build(t, "us-east", false)
-			plant(c)
-			if got := strings.Join(c.faults(known), "\n"); !strings.Contains(got, want) {
-				t.Errorf("got %q", got)
-			}
-		})
 	}
 }
+
+func of(c *cluster) *corev1.Container { return container(c.deployment("gateway")) }
+
+func pod(c *cluster) *corev1.PodSpec { return &c.deployment("gateway").Spec.Template.Spec }
 
 func volumeOf(c *cluster, name string) *corev1.Volume {
 	volumes := c.deployment("gateway").Spec.Template.Spec.Volumes
