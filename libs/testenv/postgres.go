@@ -122,13 +122,20 @@ func (p *Postgres) initialise(ctx context.Context, secret string) error {
 	case <-initdb.Done():
 		err = initdb.Err()
 	case <-ctx.Done():
-		initdb.Kill()
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), endInitdb(initdb))
 	}
 	if err != nil {
 		return fmt.Errorf("initdb: %w; the end of %s:\n%s", err, p.Log(), process.Tail(p.Log(), logLines))
 	}
 	return nil
+}
+
+// endInitdb lets initdb end at its next step: killed, it would leave the server that
+// it runs at the moment, and with that one's folder gone, its shared memory.
+func endInitdb(initdb *process.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), postgresEnd)
+	defer cancel()
+	return initdb.Stop(ctx, syscall.SIGTERM)
 }
 
 // run starts one of Postgres' programs in its folder, as its user.

@@ -128,9 +128,22 @@ func (d *Dir) empty(entries []os.DirEntry, clear func(string) error) error {
 // Path is the folder's.
 func (d *Dir) Path() string { return d.path }
 
-// Remove removes the folder with all that is in it, and lets go of it.
+// Remove removes the folder with all that is in it, and lets go of it. What cannot be
+// removed keeps the record, so that the next one clears it.
 func (d *Dir) Remove() error {
-	return errors.Join(os.RemoveAll(d.path), d.held.Close())
+	err := d.removeAll()
+	return errors.Join(err, d.held.Close())
+}
+
+func (d *Dir) removeAll() error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	if err := d.empty(entries, os.RemoveAll); err != nil {
+		return err
+	}
+	return os.Remove(d.path)
 }
 
 // Owner returns who owned the folder last; os.ErrNotExist if nobody did.
