@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,6 +103,41 @@ func TestPostgresAnswersAndLeavesNothing(t *testing.T) {
 	gone(t, processes)
 	if _, err := os.Stat(p.Dir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", p.Dir(), err)
+	}
+}
+
+// A start that is given up while initdb works ends what initdb has started, too: its
+// folder can be removed at once, and its shared memory is given back.
+func TestGivenUpPostgresLeavesNothing(t *testing.T) {
+	dir, err := os.MkdirTemp("", "shiplane-postgres-") //nolint:usetesting // Postgres' user could not enter t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(limit(t))
+	dir += "/postgres"
+	go func() { // initdb writes this file just before it runs a server
+		for ctx.Err() == nil {
+			if _, err := os.Stat(dir + "/data/PG_VERSION"); err == nil {
+				giveUp()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{Dir: dir}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want %v", err, context.Canceled)
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if folder, err := os.Readlink(link); err == nil && strings.HasPrefix(folder, dir) {
+			t.Errorf("a process is left in %s: %s", folder, link)
+		}
 	}
 }
 
