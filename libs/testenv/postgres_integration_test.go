@@ -109,16 +109,16 @@ func TestPostgresAnswersAndLeavesNothing(t *testing.T) {
 // A start that is given up while initdb works ends what initdb has started, too: its
 // folder can be removed at once, and its shared memory is given back.
 func TestGivenUpPostgresLeavesNothing(t *testing.T) {
-	dir, err := os.MkdirTemp("", "shiplane-postgres-") //nolint:usetesting // Postgres' user could not enter t.TempDir
+	parent, err := os.MkdirTemp("", "shiplane-postgres-") //nolint:usetesting // Postgres' user could not enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
+	t.Cleanup(func() { os.RemoveAll(parent) })
+	if err := os.Chmod(parent, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	ctx, giveUp := context.WithCancel(limit(t))
-	dir += "/postgres"
+	dir := parent + "/postgres"
 	go func() { // initdb writes this file just before it runs a server
 		for ctx.Err() == nil {
 			if _, err := os.Stat(dir + "/data/PG_VERSION"); err == nil {
