@@ -18,6 +18,8 @@ const (
 	// readyTimeout bounds the start of a service on a machine that is busy with all
 	// the others.
 	readyTimeout = time.Minute
+	// readyAnswer is what a service has to say whether it is ready.
+	readyAnswer = time.Second
 	// readyLook is the time between two looks at whether a service is ready.
 	readyLook = 20 * time.Millisecond
 	// stopTimeout is what a service has to end by itself: it drains at once, for
@@ -103,14 +105,20 @@ func (s *service) awaitReady(ctx context.Context, p *process.Process) error {
 	}
 }
 
+// newClient returns a client that closes what it opens at once. With connections kept,
+// two questions at a time leave one that nothing was asked on, and a service that
+// ends waits 5 s for its first request: as long as stopTimeout.
+func newClient(timeout time.Duration) http.Client {
+	return http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
 func answersOK(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
+	client := newClient(readyAnswer)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := client.Do(r)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type Stack struct {
 // New returns a stack of which nothing has started. say is told what happens, a
 // line each, by any goroutine.
 func New(cfg Config, say func(string)) *Stack {
-	s := &Stack{cfg: cfg, say: say, begun: time.Now(), scraper: http.Client{Timeout: scrapeTimeout}}
+	s := &Stack{cfg: cfg, say: say, begun: time.Now(), scraper: newClient(scrapeTimeout)}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i, name := range cfg.Regions {
 		s.regions = append(s.regions, &region{name: name, number: i})
