@@ -68,7 +68,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		return err
 	}
 	observer := observer{meter, rules, cfg.Mode}
-	limits, err := limiter.New(limiter.Config{Store: store.Store, Pods: store.Pods, Unpaced: store.Local, Observer: observer, Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: store.Store, Pods: store.Pods, Unpaced: store.Local, Budget: store.Budget, Observer: observer, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	if err != nil {
 		return err
 	}
-	limits, err := limiter.New(limiter.Config{Store: counters.Store, Pods: counters.Pods, Unpaced: counters.Local, Observer: in.observer(), Logger: log})
+	limits, err := limiter.New(limiter.Config{Store: counters.Store, Pods: counters.Pods, Unpaced: counters.Local, Budget: counters.Budget, Observer: in.observer(), Logger: log})
 	if err != nil {
 		return err
 	}

@@ -26,11 +26,20 @@ import (
 // service.
 const Patience = time.Second
 
+// waitMax is how long a decision waits for the counters at most, whatever it asks, while
+// the store's timeout is a small part of it, as by default.
+const waitMax = 20 * time.Millisecond
+
+// budget is a decision's time before its last wait, which takes as long as the timeout.
+// One that is given more time than waitMax allows waits for one and a half timeouts.
+func budget(timeout time.Duration) time.Duration { return max(waitMax-timeout, timeout/2) }
+
 // Counters is the store and what the limiter must know of it.
 type Counters struct {
 	Store  store.Store
 	Pods   func() int
 	Local  bool           // in this process: a call costs next to nothing
+	Budget time.Duration  // of a decision: see limiter.Config
 	Roster members.Roster // of the pods that share the counters
 
 	begun chan struct{} // closed when the store has answered, or has had its time to
@@ -69,10 +78,10 @@ type network struct {
 // Open makes the store. A server that cannot be reached is an outage, not a
 // failure; what cannot be read is a usage error.
 func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log *slog.Logger) (*Counters, error) {
-	open, server := openRedis, "shard"
+	open, server, timeout := openRedis, "shard", cfg.Redis.Timeout
 	switch {
 	case len(cfg.Checkers.URLs) > 0:
-		open, server = openCheckers, "checker"
+		open, server, timeout = openCheckers, "checker", cfg.Checkers.Timeout
 	case cfg.Redis.URL == "":
 		return openMemory()
 	}
@@ -91,7 +100,7 @@ func Open(process *serve.Process, cfg Config, provider metric.MeterProvider, log
 		return nil, serve.Usage(err)
 	}
 	process.Go("members", func(ctx context.Context) error { pods.Run(ctx); return nil })
-	c := &Counters{Store: s.Store, Pods: pods.Count, Roster: s.roster, begun: make(chan struct{})}
+	c := &Counters{Store: s.Store, Pods: pods.Count, Budget: budget(timeout), Roster: s.roster, begun: make(chan struct{})}
 	process.Go("first answer of the store", func(ctx context.Context) error { c.await(ctx, s.reached); return nil })
 	return c, nil
 }

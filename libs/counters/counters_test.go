@@ -118,3 +118,16 @@ func TestPasswordIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// No decision waits for more than 20 ms with the timeouts that are the default, of a
+// Redis or of checkers; where one is given more time there is time for a second wait.
+func TestNoDecisionWaitsLonger(t *testing.T) {
+	for _, timeout := range []time.Duration{5 * time.Millisecond, 12 * time.Millisecond} {
+		if most := budget(timeout) + timeout; most > 20*time.Millisecond || budget(timeout) < timeout/2 {
+			t.Errorf("%v of a timeout: %v in all", timeout, most)
+		}
+	}
+	if got := budget(time.Second); got != 500*time.Millisecond {
+		t.Errorf("a second's budget: %v", got)
+	}
+}

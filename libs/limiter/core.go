@@ -21,13 +21,14 @@ type Core struct {
 	random atomic.Uint64
 }
 
-// CoreConfig is what a Core is made of; every field is required.
+// CoreConfig is what a Core is made of; every field but Budget is required.
 type CoreConfig struct {
 	Bounds table.Bounds
-	Shards int        // of the table: a power of two; with 1 a run can be repeated exactly
-	Seed   uint64     // of its random numbers, and so of the names of attempts in logs: two pods must not share one
-	Pods   func() int // live pods of the region, at least 1
-	Paced  bool       // a call to the store costs something: what was found short is not asked for again at once
+	Shards int           // of the table: a power of two; with 1 a run can be repeated exactly
+	Seed   uint64        // of its random numbers, and so of the names of attempts in logs: two pods must not share one
+	Pods   func() int    // live pods of the region, at least 1
+	Paced  bool          // a call to the store costs something: what was found short is not asked for again at once
+	Budget time.Duration // how long a decision may have waited and wait for one more reply; 0: no bound
 	Tell   func(rule *limit.Rule, requests, short int64)
 }
 
@@ -82,6 +83,7 @@ type Call struct {
 	request  *limit.Request
 	decision *limit.Decision
 	groups   []group
+	began    time.Duration
 	at       int       // the group that is being decided
 	payments []payment // parallel to the request's charges
 	flight   flight    // the ask that this call carries while its step is StepAsk
@@ -118,7 +120,7 @@ func enforced(c *limit.Charge) bool { return c.Cost > 0 && c.Rule.Waits() }
 // Decide takes a request down the path. Requests of several subjects are looked
 // at as a whole first, so that one that is refused in the process charges nobody.
 func (c *Core) Decide(now time.Duration, request *limit.Request, decision *limit.Decision, call *Call) Step {
-	call.begin(request, decision)
+	call.begin(now, request, decision)
 	charges := request.Charges
 	for first := 0; first < len(charges); {
 		g := group{first: first, end: first + 1, shard: c.table.Shard(&charges[first].Subject)}
@@ -224,6 +226,9 @@ func (c *Core) enter(now time.Duration, call *Call, g *group) Step {
 		g.by = c.spend(now, r, charges, outcomes, call.paid(g), true)
 		return StepGo
 	}
+	if c.spent(now, call.began) {
+		return c.failCall(now, r, call, errBudget)
+	}
 	if logged(charges) {
 		c.askAlone(now, r, call, g)
 		return StepAsk
@@ -295,8 +300,8 @@ func name(d *limit.Decision) {
 	}
 }
 
-func (call *Call) begin(request *limit.Request, decision *limit.Decision) {
-	call.request, call.decision = request, decision
+func (call *Call) begin(now time.Duration, request *limit.Request, decision *limit.Decision) {
+	call.request, call.decision, call.began = request, decision, now
 	call.groups, call.payments, call.at = call.groups[:0], call.payments[:0], 0
 	decision.Reset(request)
 	call.payments = slices.Grow(call.payments, len(request.Charges))[:len(request.Charges)]

@@ -23,6 +23,7 @@
 //     a log belongs to one request, which asks for itself.
 //   - A shadow rule changes no verdict and makes no request wait.
 //   - A charge whose fate is unknown is never repeated.
+//   - A decision that has waited for its budget begins no further wait (budget.go).
 //
 // # What is kept
 //

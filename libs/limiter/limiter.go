@@ -30,6 +30,12 @@ type Config struct {
 	// known allows.
 	Unpaced bool
 
+	// Budget is how long a decision may have waited when it begins to wait for one
+	// more answer of the store: so it takes less than Budget and the store's timeout
+	// together, however many subjects it asks for. What is left is then decided by
+	// the fail modes. 0: no bound.
+	Budget time.Duration
+
 	Observer Observer             // nil: nobody
 	Logger   *slog.Logger         // nil: slog.Default
 	Now      func() time.Duration // a monotonic clock; nil: the system's
@@ -99,7 +105,7 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	core, err := NewCore(CoreConfig{
 		Bounds: cfg.Bounds, Shards: tableShards, Seed: rand.Uint64(),
-		Pods: cfg.Pods, Paced: !cfg.Unpaced, Tell: cfg.Observer.Shadow,
+		Pods: cfg.Pods, Paced: !cfg.Unpaced, Budget: cfg.Budget, Tell: cfg.Observer.Shadow,
 	})
 	if err != nil {
 		return nil, err
@@ -126,8 +132,9 @@ func New(cfg Config) (*Limiter, error) {
 // It returns at once where the process can decide. Otherwise it waits for the
 // store: for the ask that is in flight for the subject, if there is one, and for
 // its own, each bounded by the store's timeout; where rules that turn out empty
-// hold up requests ahead of it, for one more each. ctx is for
-// values only: its end does not end a charge that is on its way.
+// hold up requests ahead of it, for one more each; and for no other once it has
+// waited for Config.Budget. ctx is for values only: its end does not end a charge
+// that is on its way.
 func (l *Limiter) Check(_ context.Context, request *limit.Request, decision *limit.Decision) {
 	if !l.core.DecideLocally(l.now(), request, decision) {
 		l.check(request, decision)

@@ -9,19 +9,19 @@ import (
 
 // Peek says what Check would say of a request now, and overwrites decision with
 // it, but takes nothing and counts nobody's demand. Where the process cannot tell
-// it reads the store, once for each subject: a peek waits in no queue. Rules in
-// shadow are not looked at. What the store does not answer is the fail mode's word:
+// it reads the store, once for each subject, until it has waited for Config.Budget:
+// a peek waits in no queue. Rules in shadow are not looked at. What the store does not answer is the fail mode's word:
 // an open rule lets pass, whatever its fallback has left.
 func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
 	decision.Reset(request)
-	by := limit.ByNoRule
+	by, began := limit.ByNoRule, l.now()
 	charges := request.Charges
 	for first := 0; first < len(charges); {
 		end := first + 1
 		for end < len(charges) && charges[end].Subject == charges[first].Subject {
 			end++
 		}
-		by = max(by, l.peek(charges[first:end], decision.Outcomes[first:end], decision))
+		by = max(by, l.peek(began, charges[first:end], decision.Outcomes[first:end], decision))
 		first = end
 	}
 	decision.Verdict, decision.DecidedBy = limit.Allowed, by
@@ -29,14 +29,18 @@ func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
 }
 
 // peek is Peek for the charges of one subject. It returns who spoke for them.
-func (l *Limiter) peek(charges []limit.Charge, outcomes []limit.Outcome, d *limit.Decision) (by limit.DecidedBy) {
+func (l *Limiter) peek(began time.Duration, charges []limit.Charge, outcomes []limit.Outcome, d *limit.Decision) (by limit.DecidedBy) {
 	var ask store.Ask
 	sent := l.now()
 	if !l.core.peek(sent, charges, outcomes, &ask) {
 		return limit.ByNoRule
 	}
 	var result store.Result
-	err := l.take(&ask, &result)
+	err := errBudget
+	if !l.core.spent(sent, began) {
+		l.core.book.asks.Add(1)
+		err = l.take(&ask, &result)
+	}
 	if err != nil {
 		d.Cause = err
 		unread(outcomes)
@@ -66,7 +70,6 @@ func (c *Core) peek(now time.Duration, charges []limit.Charge, outcomes []limit.
 	if said != lacking {
 		return false
 	}
-	c.book.asks.Add(1)
 	ask.Subject = charges[0].Subject
 	for i := range outcomes {
 		if o := &outcomes[i]; o.DecidedBy == limit.ByStore {

@@ -104,6 +104,9 @@ func (c *Core) serve(now time.Duration, r *record, call *Call, err error) Step {
 		}
 		return StepGo
 	}
+	if err == nil && c.spent(now, call.began) {
+		err = errBudget
+	}
 	if err != nil {
 		return c.failCall(now, r, call, err)
 	}
