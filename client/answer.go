@@ -36,7 +36,7 @@ func callersFault(err error) bool {
 		return false
 	}
 	switch connect.CodeOf(err) {
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnauthenticated, connect.CodePermissionDenied:
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted, connect.CodeNotFound, connect.CodeUnauthenticated, connect.CodePermissionDenied:
 		return true
 	}
 	return false

@@ -100,17 +100,17 @@ func New(cfg Config) (*Client, error) {
 	for _, text := range cfg.URLs {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return nil, fmt.Errorf("client: URLs: want one as http://checker:8081, without a password: %.200q", redacted(u, text))
+			return nil, fmt.Errorf("client: URLs: want one as http://checker:8081, without a password: %.200q", redacted(u))
 		}
 		c.checkers = append(c.checkers, newChecker(conns, text, log))
 	}
 	return c, nil
 }
 
-// redacted is a URL without what may be a secret.
-func redacted(u *url.URL, text string) string {
+// redacted is a URL without what may be a secret: nothing of one that cannot be read.
+func redacted(u *url.URL) string {
 	if u == nil {
-		return text
+		return ""
 	}
 	return u.Redacted()
 }

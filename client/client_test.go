@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,14 @@ func TestFaultsOfTheCallerAreToldAndDecided(t *testing.T) {
 		if d, err := c.Check(t.Context(), "public-api", client.Entry{Rule: "global", Key: "acct"}); err != nil || !d.Allowed || k.called() != 51 {
 			t.Errorf("%d calls: %+v, %v", k.called(), d, err)
 		}
+		for range 50 { // whoever chooses keys must not bring a checker out of use by long ones
+			if d, err := c.Check(t.Context(), "public-api", client.Entry{Rule: "global", Key: strings.Repeat("k", checkBytesMax)}); connect.CodeOf(err) != connect.CodeResourceExhausted || d.DecidedBy != client.ByFallback {
+				t.Fatalf("a long key: %+v, %v", d, err)
+			}
+		}
+		if d, err := c.Check(t.Context(), "public-api", client.Entry{Rule: "global", Key: "acct"}); err != nil || !d.Allowed {
+			t.Errorf("after long keys: %+v, %v", d, err)
+		}
 		k.become(false, connect.NewError(connect.CodeUnavailable, errors.New("no rules yet")))
 		if d, err := c.Check(t.Context(), "public-api", client.Entry{Rule: "global", Key: "acct"}); err != nil || d.Allowed || d.DecidedBy != client.ByFallback {
 			t.Errorf("a checker without rules: %+v, %v", d, err)
@@ -230,11 +239,11 @@ func TestConfig(t *testing.T) {
 	}
 	urls := []string{"http://checker"}
 	for name, cfg := range map[string]client.Config{
-		"no URL": {}, "no scheme": {URLs: []string{"checker:8081"}}, "password": {URLs: []string{"http://a:b@checker"}}, "timeout": {URLs: urls, Timeout: -1},
+		"no URL": {}, "no scheme": {URLs: []string{"checker:8081"}}, "password": {URLs: []string{"http://a:hunter2@checker"}}, "port": {URLs: []string{"http://a:hunter2@checker:x"}}, "timeout": {URLs: urls, Timeout: -1},
 		"rate": {URLs: urls, Fallback: client.Local(0, 1)}, "burst": {URLs: urls, Rules: map[string]client.Fallback{"a": client.Local(1, 0)}},
 	} {
-		if _, err := client.New(cfg); err == nil {
-			t.Errorf("%s: no error", name)
+		if _, err := client.New(cfg); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

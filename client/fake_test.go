@@ -19,6 +19,9 @@ import (
 	checkv1 "github.com/shiplane/limits/proto/shiplane/check/v1"
 )
 
+// checkBytesMax bounds a message, as a checker does.
+const checkBytesMax = 1 << 20
+
 // fakeChecker is a checker of token buckets of accounts, over a real limiter.
 type fakeChecker struct {
 	checkv1.UnimplementedCheckServiceHandler
@@ -128,7 +131,7 @@ func answerOf(q *checkv1.CheckRequest, d *limit.Decision) *checkv1.CheckResponse
 
 func (k *fakeChecker) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(checkv1.NewCheckServiceHandler(k))
+	mux.Handle(checkv1.NewCheckServiceHandler(k, connect.WithReadMaxBytes(checkBytesMax)))
 	return mux
 }
 

@@ -17,7 +17,7 @@ type Config struct {
 	// URLs are those of checkers, as http://HOST:8081 or https://…: each of one
 	// checker, or of a balancer before several.
 	URLs  []string
-	Token func() string // sent with each call, for it may change; nil: none
+	Token func() string // sent with each call, for it may change; nil or "": none
 	TLS   *tls.Config   // for https://; nil: the system's roots
 
 	Timeout  time.Duration // of a Take; zero: 12 ms

@@ -116,8 +116,8 @@ func newTransport(secure *tls.Config) *http.Transport {
 // RoundTrip implements http.RoundTripper for the clients: it notes a checker that
 // closes its connections, for it drains.
 func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
-	if e.token != nil {
-		r.Header.Set("Authorization", "Bearer "+e.token())
+	if token := e.token(); token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := e.transport.RoundTrip(r)
 	if err == nil && response.Close {
@@ -132,10 +132,10 @@ func (e *endpoint) leaves() {
 	e.transport.CloseIdleConnections()
 }
 
-// takes reports whether asks may go to the checker, one that drains or one that does
-// not.
-func (e *endpoint) takes(draining bool) bool {
-	return draining == (int64(e.since()) < e.leaving.Load()) && e.breaker.Closed()
+// takes reports whether asks may go to the checker, one that drains at this time or one
+// that does not.
+func (e *endpoint) takes(now time.Duration, draining bool) bool {
+	return draining == (int64(now) < e.leaving.Load()) && e.breaker.Closed()
 }
 
 // hurry lets the checker be looked at often for a while, for it has refused a

@@ -36,6 +36,9 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg.Timeout, cfg.InFlight = cmp.Or(cfg.Timeout, DefaultTimeout), cmp.Or(cfg.InFlight, DefaultInFlight)
+	if cfg.Token == nil {
+		cfg.Token = func() string { return "" }
+	}
 	if cfg.Observer == nil {
 		cfg.Observer = nobody{}
 	}
@@ -127,10 +130,10 @@ func classOfError(a answer) class {
 // first those that do not drain.
 func (s *Store) inTurn(yield func(*endpoint) bool) {
 	n := uint64(len(s.endpoints))
-	begin := s.turn.Add(1)
+	begin, now := s.turn.Add(1), s.since() // of one time: a checker that goes on serving meanwhile is not passed over
 	for _, draining := range [...]bool{false, true} {
 		for i := range n {
-			if e := s.endpoints[(begin+i)%n]; e.takes(draining) && !yield(e) {
+			if e := s.endpoints[(begin+i)%n]; e.takes(now, draining) && !yield(e) {
 				return
 			}
 		}

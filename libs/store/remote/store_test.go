@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/store"
@@ -134,5 +135,44 @@ func TestConfig(t *testing.T) {
 	}
 	if _, err := New(Config{URLs: []string{"http://a"}, Timeout: -1}); err == nil {
 		t.Error("a timeout below 0")
+	}
+}
+
+// A checker that was left to itself for a while is not passed over in the moment in
+// which that ends.
+func TestNobodyIsPassedOver(t *testing.T) {
+	const moment = time.Second
+	var now time.Duration
+	e := &endpoint{since: func() time.Duration { now += moment; return now }}
+	e.leaving.Store(int64(3 * moment / 2)) // after the first look at the clock, before the second
+	s := &Store{endpoints: []*endpoint{e}, start: time.Now()}
+	yielded := 0
+	s.inTurn(func(*endpoint) bool { yielded++; return true })
+	if yielded != 1 {
+		t.Errorf("asked %d times", yielded)
+	}
+}
+
+// Without a token no Authorization is sent.
+func TestNoTokenIsSent(t *testing.T) {
+	var mu sync.Mutex
+	sent := 0
+	c := startChecker(t, counting(t), func(server *httptest.Server) {
+		inner := server.Config.Handler
+		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			sent += len(r.Header.Values("Authorization"))
+			mu.Unlock()
+			inner.ServeHTTP(w, r)
+		})
+	})
+	s, _ := open(t, Config{Timeout: ample, Token: func() string { return "" }}, c)
+	if _, err := take(t, s, "acct"); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if sent != 0 {
+		t.Errorf("%d fields", sent)
 	}
 }
