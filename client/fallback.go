@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -12,6 +13,10 @@ import (
 // localMax bounds the buckets of Local fallbacks. Beyond, those that were not used
 // of late are forgotten: whoever they counted starts with a full one.
 const localMax = 1 << 16
+
+// keptMax is the longest key, in bytes, that a bucket keeps as it is. Longer ones, up to
+// what a request can hold, are kept as digests, which no key that is kept is as long as.
+const keptMax = sha256.Size - 1
 
 // closedRetry is the wait told with a refusal by Closed: a checker that went away is
 // asked again about once a second.
@@ -59,6 +64,14 @@ type fallbacks struct {
 
 type counter struct{ rule, key string }
 
+func counterOf(e *Entry) counter {
+	if len(e.Key) <= keptMax {
+		return counter{e.Rule, e.Key}
+	}
+	sum := sha256.Sum256([]byte(e.Key))
+	return counter{e.Rule, string(sum[:])}
+}
+
 func newFallbacks(other Fallback, rules map[string]Fallback) (*fallbacks, error) {
 	if err := other.validate("all rules"); err != nil {
 		return nil, err
@@ -105,7 +118,7 @@ func (f *fallbacks) decide(now time.Duration, entries []Entry) Decision {
 			never = true // and no wait is its
 			continue
 		}
-		d.RetryAfter = max(d.RetryAfter, f.fresh[counter{e.Rule, e.Key}].Wait(now, l, float64(need)))
+		d.RetryAfter = max(d.RetryAfter, f.fresh[counterOf(e)].Wait(now, l, float64(need)))
 	}
 	if never {
 		d.RetryAfter = 0
@@ -120,7 +133,7 @@ func (f *fallbacks) decide(now time.Duration, entries []Entry) Decision {
 
 // take takes n tokens from an entry's bucket, and returns how many are left.
 func (f *fallbacks) take(now time.Duration, l limit.Limit, e *Entry, n int64) float64 {
-	name := counter{e.Rule, e.Key}
+	name := counterOf(e)
 	b, ok := f.fresh[name]
 	if !ok {
 		if b, ok = f.aged[name]; !ok {

@@ -35,19 +35,7 @@ const (
 // A rolling restart of three checkers under load, each drained as it is by default, loses no request of two gateways,
 // refuses nobody under the limit, and admits nothing twice.
 func TestRollingRestartLosesNothing(t *testing.T) {
-	redis := envtest.Redis(t, testenv.RedisConfig{})
-	rules := file(t, "rules.yaml", rollingRules)
-	var checkers []*program
-	var urls []string
-	for i := range 3 {
-		c := start(t, "checker", "--rules", rules, "--store", "redis://"+redis.Nodes()[0].Address(),
-			"--store-timeout=1s", fmt.Sprint("--pod-id=checker-", i), "--region-pods=5") // a busy machine is no outage
-		checkers, urls = append(checkers, c), append(urls, "http://"+c.api.String())
-	}
-	var gateways []*program
-	for i := range 2 {
-		gateways = append(gateways, gatewayOver(t, rules, strings.Join(urls, ","), "--checker-timeout=1s", fmt.Sprint("--pod-id=gateway-", i), "--region-pods=5"))
-	}
+	checkers, gateways := rollingFleet(t)
 	by := newCaller(t)
 	for _, g := range gateways {
 		poll(t, "a checker decides", func() bool { return by.ask(g, "warm") == http.StatusOK })
@@ -100,6 +88,23 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			t.Errorf("%.0f requests were decided by fail mode", n)
 		}
 	}
+}
+
+// rollingFleet starts three checkers on one Redis, and two gateways over all of them.
+func rollingFleet(t *testing.T) (checkers, gateways []*program) {
+	t.Helper()
+	redis := envtest.Redis(t, testenv.RedisConfig{})
+	rules := file(t, "rules.yaml", rollingRules)
+	var urls []string
+	for i := range 3 {
+		c := start(t, "checker", "--rules", rules, "--store", "redis://"+redis.Nodes()[0].Address(),
+			"--store-timeout=1s", fmt.Sprint("--pod-id=checker-", i), "--region-pods=5") // a busy machine is no outage
+		checkers, urls = append(checkers, c), append(urls, "http://"+c.api.String())
+	}
+	for i := range 2 {
+		gateways = append(gateways, gatewayOver(t, rules, strings.Join(urls, ","), "--checker-timeout=1s", fmt.Sprint("--pod-id=gateway-", i), "--region-pods=5"))
+	}
+	return checkers, gateways
 }
 
 // each calls do every so often until ctx ends.
