@@ -14,12 +14,14 @@ import (
 	"github.com/shiplane/limits/libs/testenv/tcpproxy"
 )
 
-// faultRules are wide: whoever is refused is so because nobody could be asked.
+// faultRules are wide: whoever is refused is so because nobody could be asked. A login
+// asks twice, one after the other.
 const faultRules = `
 plans: [{id: big}]
 routes: [{id: login, match: "POST /v1/login", user_field: username}]
 rules:
   - {id: account, plan: big, identity: api_key, algorithm: token_bucket, rate: 1000000/s, burst: 1000000}
+  - {id: login-ip, route: login, identity: ip, algorithm: sliding_log, limit: 1000, window: 1s}
   - {id: login-user, route: login, identity: user, algorithm: sliding_log, limit: 1000, window: 1h, fail_mode: closed}
 `
 

@@ -163,8 +163,8 @@ series:
 	return sum
 }
 
-// waitBound is the bound of a decision's wait at the default timeout of 12 ms, and 20 ms
-// beyond it: a bound of the gateway's histogram.
+// waitBound is the 20 ms that a decision may wait, and 12 ms that this machine may stall
+// it: a bound of the gateway's histogram.
 const waitBound = `le="0.032"`
 
 // late is how many decisions have waited for longer than waitBound, of how many.

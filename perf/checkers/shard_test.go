@@ -21,7 +21,7 @@ const shardLogins = 40
 // checker says so in time, and the gateway goes on asking it.
 func TestDeadShardLeavesTheCheckerInUse(t *testing.T) {
 	redis := envtest.RedisCluster(t, testenv.RedisClusterConfig{})
-	rules := file(t, "rules.yaml", faultRules)
+	rules := file(t, "rules.yaml", leasedRules)
 	// Timeouts that no stall of this machine reaches, in the order of the usual ones.
 	c := start(t, "checker", "--rules", rules, "--store", "redis://"+strings.Join(redis.Addresses(), ","), "--store-timeout=250ms", "--region-pods=2")
 	g := gatewayOver(t, rules, "http://"+c.api.String(), "--checker-timeout=1s", "--region-pods=2")
