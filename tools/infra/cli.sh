@@ -13,6 +13,10 @@ for name in ${TERRAFORM:-terraform tofu}; do
 		exit
 	fi
 done
+if [ -n "${TERRAFORM:-}" ]; then
+	echo "TERRAFORM is \"$TERRAFORM\": want a Terraform or OpenTofu of $least or later" >&2
+	exit 1
+fi
 
 if [ ! -x "$tofu" ]; then
 	echo "building OpenTofu, once: 7 minutes of processor time" >&2

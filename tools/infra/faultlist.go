@@ -64,6 +64,8 @@ func beyondSchema() []fault {
 		{"attributes that exclude each other", counters, "num_node_groups            = var.shards", "num_node_groups = var.shards\n  num_cache_clusters = 2", byPolicy(), "num_node_groups and num_cache_clusters exclude each other"},
 		{"password beside password_wo", ruleStore, `  db_name             =`, "  manage_master_user_password = true\n  db_name =", byPolicy(), "password_wo_version and manage_master_user_password exclude each other"},
 		{"misspelt metric", alarms, `"EngineCPUUtilization"`, `"EngineCPUUtilisation"`, byPolicy(), `"EngineCPUUtilisation" of "AWS/ElastiCache" is none`},
+		{"misspelt dimension", alarms, "dimensions          = { CacheClusterId =", "dimensions = { CacheClusterID =", byPolicy(), `dimensions of "AWS/ElastiCache" are`},
+		{"failover of the first node alone", alarms, "for_each = each.value\n", "for_each = [each.value[0]]\n", byPolicy(), "nobody watches IsMaster of"},
 		{"window that is no window", home, `"sun:08:00-sun:09:00"`, `"08:00-09:00"`, byPlan(), `maintenance_window is "08:00-09:00"`},
 		{"validation that lets all through", counterVars, "var.shards >= 3", "var.shards >= 1", byTest(), "refuses_two_shards"},
 	}

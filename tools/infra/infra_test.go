@@ -2,6 +2,10 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,6 +40,34 @@ func TestAFaultIsTakenOutAgain(t *testing.T) {
 		if _, err := copied.plant(t.Context(), f); err != nil {
 			t.Errorf("%s: is still there: %v", f.name, err)
 		}
+	}
+}
+
+// What Terraform left behind in the tree is not copied: a lock would refuse the
+// provider that stands in, a state or a file of values would be tested instead.
+func TestOnlyTheConfigurationIsCopied(t *testing.T) {
+	source, to := t.TempDir(), t.TempDir()
+	kept := []string{"modules/network/tests/network.tftest.hcl", "regions/us-east/main.tf"}
+	for _, file := range append([]string{
+		"regions/us-east/.terraform.lock.hcl", "regions/us-east/terraform.tfstate", "regions/us-east/terraform.tfvars", "regions/us-east/.terraform/modules/a/main.tf",
+	}, kept...) {
+		path := filepath.Join(source, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyConfiguration(to, source); err != nil {
+		t.Fatal(err)
+	}
+	var copied []string
+	err := fs.WalkDir(os.DirFS(to), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			copied = append(copied, path)
+		}
+		return err
+	})
+	if err != nil || !slices.Equal(copied, kept) {
+		t.Errorf("copied %v, %v, want %v", copied, err, kept)
 	}
 }
 

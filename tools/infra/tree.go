@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,7 @@ func prepare(work, source, cli, provider, schema string) (*tree, error) {
 	if err := os.MkdirAll(t.plans, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.CopyFS(t.dir, os.DirFS(source)); err != nil {
+	if err := copyConfiguration(t.dir, source); err != nil {
 		return nil, err
 	}
 	for _, r := range regions() {
@@ -59,6 +60,29 @@ func prepare(work, source, cli, provider, schema string) (*tree, error) {
 	}
 	t.env = append(t.env, "TF_CLI_CONFIG_FILE="+config, "TF_IN_AUTOMATION=1", "TF_INPUT=0", "CHECKPOINT_DISABLE=1", "SCHEMAPROVIDER_SCHEMA="+schema)
 	return t, nil
+}
+
+// copyConfiguration copies what is kept in the repository and nothing beside it: who has
+// run Terraform in source has left locks, states and values there, which are not what
+// is tested.
+func copyConfiguration(to, source string) error {
+	return fs.WalkDir(os.DirFS(source), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".terraform":
+			return fs.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, path), 0o755)
+		case filepath.Ext(path) != ".tf" && !strings.HasSuffix(path, ".tftest.hcl"):
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(source, path))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, path), text, 0o600)
+	})
 }
 
 // mirror puts the provider where Terraform and OpenTofu look for it, and returns the

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -9,6 +10,7 @@ import (
 func alarmRules() []Rule {
 	return []Rule{
 		each(alarm+".metric_name", alarm, knownMetric),
+		each(alarm+".dimensions", alarm, knownDimensions),
 		oneOf(alarm, "comparison_operator", "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold", "LessThanOrEqualToThreshold"),
 		oneOf(alarm, "statistic", "", "Average", "Maximum", "Minimum", "Sum", "SampleCount"),
 		oneOf(alarm, "treat_missing_data", "missing", "notBreaching", "breaching", "ignore"),
@@ -37,7 +39,8 @@ func metrics() map[string][]string {
 	}
 }
 
-func knownMetric(r Resource) string {
+// asked returns what an alarm asks for: its own metric, or those of its queries.
+func asked(r Resource) []map[string]any {
 	asked := []map[string]any{r.Values}
 	for _, query := range r.blocks("metric_query") {
 		parts, _ := query["metric"].([]any)
@@ -50,7 +53,11 @@ func knownMetric(r Resource) string {
 	if len(r.blocks("metric_query")) > 0 {
 		asked = asked[1:] // the alarm itself names none
 	}
-	for _, metric := range asked {
+	return asked
+}
+
+func knownMetric(r Resource) string {
+	for _, metric := range asked(r) {
 		space, name := text(metric["namespace"]), text(metric["metric_name"])
 		if !slices.Contains(metrics()[space], name) {
 			return fmt.Sprintf("metric %q of %q is none that is known", name, space)
@@ -59,13 +66,27 @@ func knownMetric(r Resource) string {
 	return ""
 }
 
-// nodesWatched: there is an alarm on evictions for every node that is planned.
+// knownDimensions: a metric is found by all of its dimensions, and by no other.
+func knownDimensions(r Resource) string {
+	want := map[string][]string{"AWS/ElastiCache": {"CacheClusterId", "CacheNodeId"}, "AWS/RDS": {"DBInstanceIdentifier"}}
+	for _, metric := range asked(r) {
+		dimensions, _ := metric["dimensions"].(map[string]any)
+		space := text(metric["namespace"])
+		if got := slices.Sorted(maps.Keys(dimensions)); !slices.Equal(got, want[space]) {
+			return fmt.Sprintf("dimensions of %q are %v, want %v", space, got, want[space])
+		}
+	}
+	return ""
+}
+
+// nodesWatched: every metric of a node has an alarm, for every node that is planned.
 func nodesWatched(p Plan) []string {
-	watched := map[string]bool{}
+	type eye struct{ metric, node string }
+	watched := map[eye]bool{}
 	for _, r := range p.of(alarm) {
-		dimensions, _ := r.Values["dimensions"].(map[string]any)
-		if r.text("metric_name") == "Evictions" {
-			watched[text(dimensions["CacheClusterId"])] = true
+		for _, metric := range asked(r) {
+			dimensions, _ := metric["dimensions"].(map[string]any)
+			watched[eye{text(metric["metric_name"]), text(dimensions["CacheClusterId"])}] = true
 		}
 	}
 	var found []string
@@ -75,8 +96,10 @@ func nodesWatched(p Plan) []string {
 		for shard := 1; shard <= int(shards); shard++ {
 			for node := 1; node <= int(replicas)+1; node++ {
 				id := fmt.Sprintf("%s-%04d-%03d", r.text("replication_group_id"), shard, node)
-				if !watched[id] {
-					found = append(found, r.Address+": nobody watches "+id)
+				for _, metric := range metrics()["AWS/ElastiCache"] {
+					if !watched[eye{metric, id}] {
+						found = append(found, fmt.Sprintf("%s: nobody watches %s of %s", r.Address, metric, id))
+					}
 				}
 			}
 		}

@@ -143,6 +143,7 @@ func plantings() []planting {
 		ingress: {"ip_protocol": {"-1"}, "from_port": {0.0}, "to_port": {65535.0}},
 		alarm: {
 			"metric_name": {"EvictionsTotal"}, "comparison_operator": {"Above"}, "statistic": {"Mean"}, "treat_missing_data": {"notbreaching"},
+			"dimensions": {nil, map[string]any{"CacheClusterID": "r-0001-001", "CacheNodeId": "0001"}},
 		},
 		logGroup:                            {"retention_in_days": {nil, 0.0}},
 		"aws_flow_log":                      {"traffic_type": {"DENY"}},
@@ -181,7 +182,9 @@ func plantings() []planting {
 				p.Resources[i].Values["availability_zone"] = "us-east-1a"
 			}
 		},
-		"every node is watched": func(p *Plan) { p.drop(alarm) },
+		"every node is watched": func(p *Plan) {
+			p.Resources = slices.DeleteFunc(p.Resources, func(r Resource) bool { return r.text("metric_name") == "ReplicationLag" })
+		},
 		database + ".engine": func(p *Plan) {
 			p.first(database).put("replicate_source_db", nil)
 			p.first(database).put("engine", "postgre")
@@ -290,10 +293,12 @@ func region() Plan {
 	}
 	for shard := range 16 {
 		for node := range 2 {
-			add(alarm, map[string]any{
-				"namespace": "AWS/ElastiCache", "metric_name": "Evictions", "statistic": "Sum", "comparison_operator": "GreaterThanThreshold", "treat_missing_data": "notBreaching",
-				"dimensions": map[string]any{"CacheClusterId": fmt.Sprintf("r-%04d-%03d", shard+1, node+1)}, "alarm_actions": []any{"t"},
-			})
+			for _, metric := range metrics()["AWS/ElastiCache"] {
+				add(alarm, map[string]any{
+					"namespace": "AWS/ElastiCache", "metric_name": metric, "statistic": "Sum", "comparison_operator": "GreaterThanThreshold", "treat_missing_data": "notBreaching",
+					"dimensions": map[string]any{"CacheClusterId": fmt.Sprintf("r-%04d-%03d", shard+1, node+1), "CacheNodeId": "0001"}, "alarm_actions": []any{"t"},
+				})
+			}
 		}
 	}
 	return p

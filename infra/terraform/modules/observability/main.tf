@@ -39,7 +39,7 @@ locals {
     }
     storage = {
       metric = "FreeStorageSpace", comparison = "LessThanThreshold", threshold = 5 * pow(1024, 3), minutes = 5
-      why    = "Less than 5 GiB are free although the storage grows by itself."
+      why    = "Less than 5 GiB are free. RDS adds storage when a tenth is left, at most once in six hours and up to max_allocated_storage."
     }
     memory = {
       metric = "FreeableMemory", comparison = "LessThanThreshold", threshold = 256 * pow(1024, 2), minutes = 10
@@ -53,7 +53,7 @@ locals {
     var.rules_replica ? {
       replica-lag = {
         metric = "ReplicaLag", comparison = "GreaterThanThreshold", threshold = 20, minutes = 3 # seconds
-        why    = "Rules must reach every pod within 30 s; this region's are late."
+        why    = "This region's copy of the rules is late. It looks up to 5 minutes late while nothing at all is written at home: pods that follow the rules service report every 10 s."
       }
       } : {
       replication-slot = {
@@ -88,7 +88,8 @@ resource "aws_cloudwatch_metric_alarm" "counters" {
   ok_actions          = var.alarm_topic_arns
 }
 
-# There is no metric of failovers: this is a shard's first node becoming a primary, or ceasing to be one.
+# There is no metric of failovers: this is a node of a shard becoming a primary, or ceasing to be one. All nodes are looked
+# at, for a primary that died reports nothing: who tells of it is the replica that took over.
 resource "aws_cloudwatch_metric_alarm" "failover" {
   for_each = var.counter_node_ids
 
@@ -102,20 +103,23 @@ resource "aws_cloudwatch_metric_alarm" "failover" {
 
   metric_query {
     id          = "changed"
-    expression  = "ABS(DIFF(primary))"
+    expression  = "MAX(ABS(DIFF(METRICS())))"
     label       = "Failover"
     return_data = true
   }
 
-  metric_query {
-    id = "primary"
+  dynamic "metric_query" {
+    for_each = each.value
+    content {
+      id = "node${metric_query.key}"
 
-    metric {
-      namespace   = "AWS/ElastiCache"
-      metric_name = "IsMaster"
-      dimensions  = { CacheClusterId = each.value[0], CacheNodeId = "0001" }
-      stat        = "Maximum"
-      period      = 60
+      metric {
+        namespace   = "AWS/ElastiCache"
+        metric_name = "IsMaster"
+        dimensions  = { CacheClusterId = metric_query.value, CacheNodeId = "0001" }
+        stat        = "Maximum"
+        period      = 60
+      }
     }
   }
 }

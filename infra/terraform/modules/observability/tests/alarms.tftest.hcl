@@ -23,6 +23,15 @@ run "every_node_has_every_alarm_and_every_shard_its_failover" {
   }
 }
 
+run "a_failover_rings_whichever_node_is_the_primary" {
+  command = plan
+
+  assert {
+    condition     = sort([for query in aws_cloudwatch_metric_alarm.failover["0003"].metric_query : query.metric[0].dimensions.CacheClusterId if length(query.metric) == 1]) == tolist(["limits-test-0003-001", "limits-test-0003-002"])
+    error_message = "want all nodes of the shard: a primary that died reports nothing"
+  }
+}
+
 run "the_home_region_watches_the_slots_of_its_replicas" {
   command = plan
   assert {
