@@ -78,13 +78,13 @@ variable "replicas_per_shard" {
 }
 
 variable "maintenance_window" {
-  description = "Weekly window in UTC in which AWS may restart nodes: a quiet hour of the region."
+  description = "Weekly window in UTC in which AWS may restart nodes: a quiet hour of the region, 60 minutes at least."
   type        = string
   default     = "sun:04:00-sun:05:00"
 
   validation {
     condition     = can(regex("^(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]-(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]$", var.maintenance_window))
-    error_message = "maintenance_window is \"${var.maintenance_window}\": want ddd:hh:mm-ddd:hh:mm in UTC, as sun:04:00-sun:05:00."
+    error_message = "maintenance_window is \"${var.maintenance_window}\": want ddd:hh:mm-ddd:hh:mm in UTC, 60 minutes at least, as sun:04:00-sun:05:00."
   }
 }
 

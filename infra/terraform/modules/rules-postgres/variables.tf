@@ -84,24 +84,24 @@ variable "backup_retention_days" {
 }
 
 variable "backup_window" {
-  description = "Daily window of the backup in UTC, clear of the maintenance."
+  description = "Daily window of the backup in UTC, 30 minutes at least, clear of the maintenance."
   type        = string
   default     = "02:00-03:00"
 
   validation {
     condition     = can(regex("^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$", var.backup_window))
-    error_message = "backup_window is \"${var.backup_window}\": want hh:mm-hh:mm in UTC, as 02:00-03:00."
+    error_message = "backup_window is \"${var.backup_window}\": want hh:mm-hh:mm in UTC, 30 minutes at least, as 02:00-03:00."
   }
 }
 
 variable "maintenance_window" {
-  description = "Weekly window in UTC in which AWS may restart the instance: a quiet hour of the region."
+  description = "Weekly window in UTC in which AWS may restart the instance: a quiet hour of the region, 30 minutes at least, clear of the backup."
   type        = string
   default     = "sun:03:30-sun:04:30"
 
   validation {
     condition     = can(regex("^(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]-(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]$", var.maintenance_window))
-    error_message = "maintenance_window is \"${var.maintenance_window}\": want ddd:hh:mm-ddd:hh:mm in UTC, as sun:03:30-sun:04:30."
+    error_message = "maintenance_window is \"${var.maintenance_window}\": want ddd:hh:mm-ddd:hh:mm in UTC, 30 minutes at least, as sun:03:30-sun:04:30."
   }
 }
 
