@@ -173,6 +173,22 @@ func plantings() []planting {
 	with(alarm+" is heard", alarm, "actions_enabled", false)
 	with(alarm+" not both statistic, extended_statistic", alarm, "extended_statistic", "p99")
 
+	// A replica that is sound but for one attribute.
+	for attribute, value := range map[string]any{
+		"engine": "postgres", "engine_version": "17", "db_name": "rules", "username": "me", "password_wo_version": 1.0, "allocated_storage": 20.0,
+		"final_snapshot_identifier": "f", "skip_final_snapshot": false,
+	} {
+		all = append(all, planting{"a replica", func(p *Plan) {
+			r := p.first(database)
+			for _, its := range []string{"engine", "engine_version", "db_name", "username", "password_wo_version", "allocated_storage", "final_snapshot_identifier"} {
+				r.put(its, nil)
+			}
+			r.put("replicate_source_db", "arn")
+			r.put("skip_final_snapshot", true)
+			r.put(attribute, value)
+		}})
+	}
+
 	for rule, plant := range map[string]func(*Plan){
 		"one region's " + cluster:  func(p *Plan) { p.drop(cluster) },
 		"one region's " + database: func(p *Plan) { p.Resources = append(p.Resources, *p.first(database)) },
@@ -192,10 +208,6 @@ func plantings() []planting {
 		"the home database": func(p *Plan) {
 			p.first(database).put("replicate_source_db", nil)
 			p.first(database).put("multi_az", false)
-		},
-		database + " not both replicate_source_db, username": func(p *Plan) {
-			p.first(database).put("replicate_source_db", "arn")
-			p.first(database).put("username", "me")
 		},
 		database + " not both password, password_wo_version, manage_master_user_password": func(p *Plan) {
 			p.first(database).put("password_wo_version", 1.0)

@@ -140,7 +140,7 @@ func ruleStoreRules() []Rule {
 		matches(database, "maintenance_window", window),
 		each("the home database", database, homeDatabase),
 		exclusive(database, "password", "password_wo_version", "manage_master_user_password"),
-		exclusive(database, "replicate_source_db", "username"),
+		each("a replica", database, replica),
 		exclusive(database, "identifier", "identifier_prefix"),
 		oneOf(databaseParam, "family", "postgres17"),
 		parameters(databaseParam, map[string]string{
@@ -165,6 +165,23 @@ func homeDatabase(r Resource) string {
 		return "leaves no final snapshot"
 	case !r.set("password_wo_version"):
 		return "has no password that stays out of the state"
+	}
+	return ""
+}
+
+// replica: a replica has what its source has, and RDS refuses or ignores what else it is
+// told; it leaves no snapshot, for none can be taken of it when it goes.
+func replica(r Resource) string {
+	if !r.set("replicate_source_db") {
+		return ""
+	}
+	for _, attribute := range []string{"engine", "engine_version", "db_name", "username", "password_wo_version", "allocated_storage", "final_snapshot_identifier"} {
+		if r.Values[attribute] != nil {
+			return attribute + " is set, which is its source's"
+		}
+	}
+	if r.text("skip_final_snapshot") != "true" {
+		return "skip_final_snapshot is not true"
 	}
 	return ""
 }
