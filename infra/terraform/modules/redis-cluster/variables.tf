@@ -83,7 +83,10 @@ variable "maintenance_window" {
   default     = "sun:04:00-sun:05:00"
 
   validation {
-    condition     = can(regex("^(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]-(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]$", var.maintenance_window))
+    condition = can(regex("^(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]-(mon|tue|wed|thu|fri|sat|sun):([01][0-9]|2[0-3]):[0-5][0-9]$", var.maintenance_window)) && try(alltrue([
+      for ends in [[for end in split("-", var.maintenance_window) : index(["mon", "tue", "wed", "thu", "fri", "sat", "sun"], substr(end, 0, 3)) * 1440 + tonumber(substr(end, 4, 2)) * 60 + tonumber(substr(end, 7, 2))]] :
+      (ends[1] - ends[0] + 10080) % 10080 >= 60 # minutes, over the end of a week of 10,080
+    ]), false)
     error_message = "maintenance_window is \"${var.maintenance_window}\": want ddd:hh:mm-ddd:hh:mm in UTC, 60 minutes at least, as sun:04:00-sun:05:00."
   }
 }

@@ -111,6 +111,25 @@ run "refuses_a_window_without_a_day" {
   expect_failures = [var.maintenance_window]
 }
 
+run "refuses_a_window_of_half_an_hour" {
+  command = plan
+  variables {
+    maintenance_window = "sun:23:30-mon:00:00"
+  }
+  expect_failures = [var.maintenance_window]
+}
+
+run "takes_an_hour_over_the_end_of_the_week" {
+  command = plan
+  variables {
+    maintenance_window = "sun:23:08-mon:00:08"
+  }
+  assert {
+    condition     = aws_elasticache_replication_group.this.maintenance_window == "sun:23:08-mon:00:08"
+    error_message = "want the window as it is given"
+  }
+}
+
 run "refuses_what_is_no_topic" {
   command = plan
   variables {

@@ -96,6 +96,14 @@ run "refuses_a_backup_on_a_weekday" {
   expect_failures = [var.backup_window]
 }
 
+run "refuses_a_maintenance_of_ten_minutes" {
+  command = plan
+  variables {
+    maintenance_window = "sun:03:30-sun:03:40"
+  }
+  expect_failures = [var.maintenance_window]
+}
+
 run "refuses_one_subnet" {
   command = plan
   variables {
