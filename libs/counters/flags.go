@@ -1,10 +1,12 @@
 package counters
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ type StoreFlags struct {
 	Store        string `default:"memory" placeholder:"memory|redis://HOST:PORT,..." help:"Where counters are kept: memory, in this process, where another process counts on its own; or a Redis Cluster or server that all of a region share: redis://HOST:PORT[,HOST:PORT], rediss:// with TLS (default memory)."`
 	StoreUser    string `placeholder:"NAME" help:"ACL user of the store (default: the store's default user)."`
 	StoreSecret  string `name:"store-password-file" placeholder:"FILE" help:"File that holds the store's password, read again for each connection, so that it may change (default: none)."`
+	StoreIAM     string `name:"store-iam" placeholder:"CLUSTER" help:"Name of the ElastiCache cluster that --store-user signs in to by the AWS credentials of this process, in the place of a password (default: none)."`
 	StoreCA      string `name:"store-ca" placeholder:"FILE" help:"PEM certificates that the store's is verified against, with rediss:// (default: the system's)."`
 	StoreTimeout string `default:"5ms" placeholder:"DURATION" help:"How long a call to the store may take before the rules' fail modes decide, 1ms to 1s (default 5ms)."`
 
@@ -36,6 +39,7 @@ type Config struct {
 	Region   string
 	CA       string
 	Password string // file
+	IAM      string // ElastiCache cluster that the user signs in to by AWS credentials; "" for none
 
 	Checkers    remote.Config     // without what the files below hold, an observer and a logger
 	CheckersTLS command.ClientTLS // towards them
@@ -57,8 +61,9 @@ const (
 
 // Config checks the flags.
 func (f *StoreFlags) Config(faults *command.Faults) Config {
-	cfg := Config{CA: f.StoreCA, Password: f.StoreSecret}
+	cfg := Config{CA: f.StoreCA, Password: f.StoreSecret, IAM: f.StoreIAM}
 	timeout := faults.Duration("store-timeout", f.StoreTimeout, timeoutMin, timeoutMax)
+	f.iam(faults)
 	cfg.Members.Least = int(faults.Int("region-pods", f.RegionPods, 1, podsMax))
 	if f.Store == memoryStore {
 		return cfg
@@ -74,6 +79,24 @@ func (f *StoreFlags) Config(faults *command.Faults) Config {
 	cfg.Region = f.Region
 	f.member(&cfg.Members, faults)
 	return cfg
+}
+
+// clusterName is what AWS allows as the name of a replication group.
+var clusterName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// iam checks what signing in by AWS credentials needs.
+func (f *StoreFlags) iam(faults *command.Faults) {
+	switch {
+	case f.StoreIAM == "":
+	case !clusterName.MatchString(f.StoreIAM):
+		faults.Add("store-iam", f.StoreIAM, "want a cluster's name: 1 to 40 of a-z, 0-9 and '-', beginning with a letter")
+	case f.StoreSecret != "":
+		faults.Add("store-iam", f.StoreIAM, "goes without --store-password-file")
+	case f.StoreUser == "":
+		faults.Add("store-iam", f.StoreIAM, "needs --store-user")
+	case !strings.HasPrefix(f.Store, "rediss://"):
+		faults.Add("store-iam", f.StoreIAM, "needs a --store with TLS, rediss://…: a token is a password")
+	}
 }
 
 // member says who this pod is among those that share the counters.
@@ -111,6 +134,13 @@ func (cfg *Config) Secrets() error {
 		if _, err := cfg.Redis.Password(); err != nil {
 			return fmt.Errorf("--store-password-file: %w", err)
 		}
+	}
+	if cfg.IAM != "" {
+		user, err := newIAMUser(context.Background(), cfg.IAM, cfg.Redis.Username)
+		if err != nil {
+			return fmt.Errorf("--store-iam: %w", err)
+		}
+		cfg.Redis.Password = user.password
 	}
 	if cfg.CA == "" {
 		return nil
