@@ -105,7 +105,9 @@ func (c *Core) build(now time.Duration, r *record, head *Call) {
 		if len(f.ask.Entries) == store.EntriesMax {
 			break
 		}
-		if s := &r.states[i]; !f.has(s) {
+		// A state that the asking request's ruleset has not reached may have a limit
+		// that is no more: an ask by it would refill the counter at the old rate.
+		if s := &r.states[i]; !f.has(s) && s.revision >= charges[0].Revision {
 			c.rideAlong(now, s, f)
 		}
 	}

@@ -91,6 +91,15 @@ func (l *lease) release(now time.Duration, keep int64) int64 {
 	return n
 }
 
+// releaseAll takes all that fits the limit off the lease, to be handed back. A limit
+// that has become smaller has no room for the rest.
+func (s *state) releaseAll(now time.Duration) int64 {
+	held := s.lease.release(now, 0)
+	n := min(held, s.limit.Size())
+	s.counts.lost.Add(held - n)
+	return n
+}
+
 // surplus reports whether the lease has held more than keep for its life and grace.
 func (l *lease) surplus(now time.Duration, keep int64, grace time.Duration) bool {
 	return l.held > keep && now >= l.expires+grace

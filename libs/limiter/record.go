@@ -56,9 +56,9 @@ func (r *record) state(now time.Duration, c *limit.Charge, out *outbox) *state {
 			return s
 		}
 		if s.limit != c.Limit || s.rule != c.Rule && (s.rule.Waits() != c.Rule.Waits() || s.rule.Mode != c.Rule.Mode) {
-			out.giveBack(c.Subject, s, s.lease.release(now, 0))
 			out.tell(c.Subject, s)
 			s.limit, s.cap = c.Limit, bucket.Full(now, c.Limit)
+			out.giveBack(c.Subject, s, s.releaseAll(now)) // by the new limit: the old one's rate would refill the counter
 			s.known, s.hold, s.lease, s.mitigated = knowledge{}, hold{}, lease{}, 0
 			s.passed, s.fresh = 0, 0
 		}

@@ -71,6 +71,7 @@ type world struct {
 	fault     error
 	failEvery int // 0: each call meets the fault
 	calls     int
+	returned  []handBack
 	members   int
 	revision  int64
 	pods      map[string]*Core
@@ -78,6 +79,13 @@ type world struct {
 	rules     []*limit.Rule
 	banned    map[string]bool
 	told      []string
+}
+
+// handBack is tokens that a pod has given back, by the pods' clock.
+type handBack struct {
+	tag    uint32
+	at     time.Duration
+	tokens int64
 }
 
 func newWorld(t *testing.T) *world {
@@ -280,6 +288,11 @@ func (w *world) take(ask *store.Ask, result *store.Result) error {
 	w.calls++
 	if w.fault != nil && (w.failEvery == 0 || w.calls%w.failEvery == 0) {
 		return w.fault
+	}
+	for i := range ask.Entries {
+		if e := &ask.Entries[i]; e.Give > 0 {
+			w.returned = append(w.returned, handBack{tag: e.Rule.Tag, at: w.now, tokens: e.Give})
+		}
 	}
 	return w.store.Take(context.Background(), ask, result)
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // Whenever a pod refuses by what it knows, the store lacks what the pod lacks,
-// whatever other pods took meanwhile, and whatever was edited
-// (Tokens that are handed back are the stated exception: they are seen within
-// knowledgeTrust.)
+// whatever other pods took meanwhile, and whatever was edited. Tokens that are
+// handed back are the stated exception: they are seen within knowledgeTrust, and
+// one request asks for them within knowledgePace more.
 func TestNobodyIsRefusedWhomTheStoreWouldAdmit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
@@ -27,17 +27,19 @@ func TestNobodyIsRefusedWhomTheStoreWouldAdmit(t *testing.T) {
 			storetest.Log("l", rapid.Int64Range(5, 20).Draw(rt, "size"), time.Minute),
 		}
 		subject := storetest.Subject(t, limit.Account, "acme")
+		revision := int64(1)
 		for i := range rapid.IntRange(1, 80).Draw(rt, "requests") {
 			w.now += time.Duration(rapid.OneOf(rapid.IntRange(0, 5_000), rapid.IntRange(0, 3_000_000)).Draw(rt, "wait")) * time.Microsecond
 			if rapid.IntRange(0, 20).Draw(rt, "edit") == 0 {
 				edited := *rules[0]
 				edited.Limit = limit.Limit{Rate: limit.Rate(rapid.IntRange(1, 200).Draw(rt, "new rate")), Burst: rapid.Int64Range(1, 50).Draw(rt, "new burst")}
 				rules[0] = &edited
+				revision++
 			}
 			var request limit.Request
 			for _, r := range rules {
 				if rapid.Bool().Draw(rt, "meets "+r.ID) {
-					request.Charges = append(request.Charges, limit.Charge{Subject: subject, Rule: r, Limit: r.Limit, Cost: r.Charge(rapid.Int64Range(0, 6).Draw(rt, "cost"))})
+					request.Charges = append(request.Charges, limit.Charge{Subject: subject, Rule: r, Limit: r.Limit, Cost: r.Charge(rapid.Int64Range(0, 6).Draw(rt, "cost")), Revision: revision})
 				}
 			}
 			if len(request.Charges) == 0 {
@@ -68,8 +70,14 @@ func (w *world) mustBeShort(rt *rapid.T, i int, pod *Core, subject limit.Subject
 		if err := w.store.Take(context.Background(), &ask, &result); err != nil {
 			rt.Fatal(err)
 		}
-		lacks := r.find(o.Rule.Tag).lacks(o.Cost)
-		if left := result.Outcomes[0].Remaining; left >= lacks {
+		known := r.find(o.Rule.Tag)
+		lacks, unseen := known.lacks(o.Cost), int64(0)
+		for _, h := range w.returned {
+			if h.tag == o.Rule.Tag && h.at >= known.known.at && w.now-h.at < knowledgeTrust+knowledgePace {
+				unseen += h.tokens
+			}
+		}
+		if left := result.Outcomes[0].Remaining; left-unseen >= lacks {
 			rt.Fatalf("request %d: refused for rule %s, cost %d, lacking %d, while the store holds %d", i, o.Rule.ID, o.Cost, lacks, left)
 		}
 	}
