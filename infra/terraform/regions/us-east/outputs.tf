@@ -1,8 +1,9 @@
 output "limiter_environment" {
-  description = "Environment of gateways and checkers. Give them also SHIPLANE_STORE_PASSWORD_FILE, a file with an IAM token that something renews."
+  description = "Environment of gateways and checkers, whose role needs the policy of the output counters."
   value = {
     SHIPLANE_STORE       = module.counters.store_url
     SHIPLANE_STORE_USER  = module.counters.store_user
+    SHIPLANE_STORE_IAM   = module.counters.replication_group_id
     SHIPLANE_REGION      = local.region
     SHIPLANE_REGION_PODS = tostring(var.pods)
   }
