@@ -81,8 +81,26 @@ func decode[T any](text []byte, all *[]*T) error {
 	return nil
 }
 
-// build builds a region. fromFile: its rules come from the rule file, as its README
-// says: without the component.
+// byPassword is a region's other half of the ways that README.md offers: its rules
+// come from the rule file, and its pods sign in to the store by a password.
+func byPassword(t *testing.T, path, text string) string {
+	t.Helper()
+	replace := func(old, by string) {
+		if !strings.Contains(text, old) {
+			t.Errorf("%s lacks %q", path, old)
+		}
+		text = strings.Replace(text, old, by, 1)
+	}
+	switch filepath.Base(path) {
+	case "kustomization.yaml":
+		replace("  - ../../components/rules-from-service\n", "  - ../../components/store-by-password\n")
+	case "limiter.env":
+		replace("SHIPLANE_STORE_IAM=", "#")
+	}
+	return text
+}
+
+// build builds a region; fromFile: in its other half.
 func build(t *testing.T, region string, fromFile bool) *cluster {
 	t.Helper()
 	inMemory := filesys.MakeFsInMemory()
@@ -94,12 +112,8 @@ func build(t *testing.T, region string, fromFile bool) *cluster {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if fromFile && strings.HasSuffix(path, region+"/kustomization.yaml") {
-			without := strings.Replace(string(text), "components:\n  - ../../components/rules-from-service\n", "", 1)
-			if without == string(text) {
-				t.Errorf("%s does not take its rules from the service", region)
-			}
-			text = []byte(without)
+		if fromFile && strings.HasPrefix(path, "regions/"+region+"/") {
+			text = []byte(byPassword(t, path, string(text)))
 		}
 		if err != nil {
 			return err
@@ -129,7 +143,8 @@ func build(t *testing.T, region string, fromFile bool) *cluster {
 	return c
 }
 
-// forEach runs check on each region, with its rules from the service and from the file.
+// forEach runs check on each region: with its rules from the service and the pods' role
+// at the store, and with the rule file and a password.
 func forEach(t *testing.T, check func(t *testing.T, region string, c *cluster)) {
 	t.Helper()
 	for _, region := range regions {

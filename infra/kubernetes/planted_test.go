@@ -62,8 +62,8 @@ func plantedInPods() map[string]plant {
 	return map[string]plant{
 		"no ServiceAccount":          func(c *cluster) { pod(c).ServiceAccountName = "default" },
 		"comes from no ConfigMap":    func(c *cluster) { of(c).EnvFrom[0].ConfigMapRef.Name = "limiter" }, // without its hash
-		"is not one that the README": func(c *cluster) { volumeOf(c, "store").Secret.SecretName = "redis" },
-		"its mode is not 0440":       func(c *cluster) { volumeOf(c, "store").Secret.DefaultMode = nil },
+		"is not one that the README": func(c *cluster) { volumeOf(c, "keys").Secret.SecretName = "redis" },
+		"its mode is not 0440":       func(c *cluster) { volumeOf(c, "keys").Secret.DefaultMode = nil },
 		"is not here": func(c *cluster) {
 			*volumeOf(c, "keys") = corev1.Volume{Name: "keys", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}
 		},
