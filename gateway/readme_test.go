@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/shiplane/limits/libs/testenv/port"
 )
 
 // TestReadmeDoesWhatItShows types the README's commands, each in a shell at the
@@ -35,7 +37,12 @@ func TestReadmeDoesWhatItShows(t *testing.T) {
 	}
 	var replaced []string
 	for _, address := range addresses {
-		replaced = append(replaced, address, freeAddress(t))
+		p, err := port.Reserve("127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Release)
+		replaced = append(replaced, address, p.String())
 	}
 	// The store's port also stands by itself.
 	_, redis, _ := net.SplitHostPort(replaced[len(replaced)-1])
@@ -100,7 +107,12 @@ func background(t *testing.T, c *exec.Cmd, s step) {
 	}
 	ended := make(chan struct{})
 	go func() { _ = c.Wait(); close(ended) }()
-	t.Cleanup(func() { receive(t, ended, "end of "+s.command) })
+	t.Cleanup(func() {
+		receive(t, ended, "end of "+s.command)
+		if t.Failed() {
+			t.Logf("%s printed:\n%s", s.command, printed)
+		}
+	})
 	missing := func() []string {
 		lines := stable(printed.String())
 		return slices.DeleteFunc(stable(s.output), func(want string) bool { return slices.Contains(lines, want) })
