@@ -290,7 +290,8 @@ func TestFaultInTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, mem := seeded(t)
 		var log bytes.Buffer
-		withLog := func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+		logger := slog.New(slog.NewTextHandler(&log, nil)) // one for both books: its handler locks the buffer
+		withLog := func(c *Config) { c.Logger = logger }
 		follower := open(t, mem, withLog)
 		stop := run(t, follower)
 		bad := withVersion(bucket("growth-global", "growth", 100, 1), 2)
