@@ -10,8 +10,8 @@ import (
 // Peek says what Check would say of a request now, and overwrites decision with
 // it, but takes nothing and counts nobody's demand. Where the process cannot tell
 // it reads the store, once for each subject, until it has waited for Config.Budget:
-// a peek waits in no queue. Rules in shadow are not looked at. What the store does not answer is the fail mode's word:
-// an open rule lets pass, whatever its fallback has left.
+// a peek waits in no queue. Rules in shadow are not looked at. What the store does not
+// answer is the fail mode's word: an open rule lets pass, whatever its fallback has left.
 func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
 	decision.Reset(request)
 	by, began := limit.ByNoRule, l.now()

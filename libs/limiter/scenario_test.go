@@ -81,13 +81,6 @@ type world struct {
 	told      []string
 }
 
-// handBack is tokens that a pod has given back, by the pods' clock.
-type handBack struct {
-	tag    uint32
-	at     time.Duration
-	tokens int64
-}
-
 func newWorld(t *testing.T) *world {
 	w := &world{T: t, members: 2, pods: map[string]*Core{}, banned: map[string]bool{}}
 	var err error
@@ -289,11 +282,7 @@ func (w *world) take(ask *store.Ask, result *store.Result) error {
 	if w.fault != nil && (w.failEvery == 0 || w.calls%w.failEvery == 0) {
 		return w.fault
 	}
-	for i := range ask.Entries {
-		if e := &ask.Entries[i]; e.Give > 0 {
-			w.returned = append(w.returned, handBack{tag: e.Rule.Tag, at: w.now, tokens: e.Give})
-		}
-	}
+	w.note(ask)
 	return w.store.Take(context.Background(), ask, result)
 }
 

@@ -53,6 +53,22 @@ func TestNobodyIsRefusedWhomTheStoreWouldAdmit(t *testing.T) {
 	})
 }
 
+// handBack is tokens that a pod has given back, by the pods' clock.
+type handBack struct {
+	tag    uint32
+	at     time.Duration
+	tokens int64
+}
+
+// note keeps what an ask gives back.
+func (w *world) note(ask *store.Ask) {
+	for i := range ask.Entries {
+		if e := &ask.Entries[i]; e.Give > 0 {
+			w.returned = append(w.returned, handBack{tag: e.Rule.Tag, at: w.now, tokens: e.Give})
+		}
+	}
+}
+
 // mustBeShort asks the store for nothing and compares what is left with what
 // the rules that refused by knowledge lacked.
 func (w *world) mustBeShort(rt *rapid.T, i int, pod *Core, subject limit.Subject, d *limit.Decision) {

@@ -66,9 +66,27 @@ var rules = []rule{
 		deny:   []string{"go.opentelemetry.io/otel/sdk/...", "go.opentelemetry.io/otel/exporters/..."},
 	},
 	{
+		why:    "AWS is known to the flags of the counters alone",
+		of:     []string{"..."},
+		except: []string{"libs/counters/..."},
+		deny:   []string{"github.com/aws/..."},
+	},
+	{
+		why:    "Envoy's messages are known to the checker alone, and to what measures it beside others",
+		of:     []string{"..."},
+		except: []string{"checker", "checker/internal/envoy/...", "perf/peers/..."},
+		deny:   []string{"github.com/envoyproxy/..."},
+	},
+	{
+		why:    "Kubernetes' types are for the tests of its manifests",
+		of:     []string{"..."},
+		except: []string{"infra/kubernetes/..."},
+		deny:   []string{"k8s.io/...", "sigs.k8s.io/..."},
+	},
+	{
 		why:  "a library stands below the programs",
 		of:   []string{"libs/..."},
-		deny: []string{"gateway/...", "checker/...", "rules/...", "rebalancer/...", "metrics/...", "client/...", "dev/...", "perf/...", "limitctl/...", "tools/..."},
+		deny: []string{"gateway/...", "checker/...", "rules/...", "rebalancer/...", "metrics/...", "client/...", "dev/...", "perf/...", "infra/...", "limitctl/...", "tools/..."},
 	},
 }
 
@@ -259,7 +277,7 @@ func matches(patterns []string, path string) bool {
 // absolute puts a pattern of this module behind its path.
 func absolute(pattern string) string {
 	first, _, _ := strings.Cut(pattern, "/")
-	ours := []string{"...", "libs", "proto", "client", "dev", "perf", "limitctl", "tools"}
+	ours := []string{"...", "libs", "proto", "client", "dev", "perf", "infra", "limitctl", "tools"}
 	if slices.Contains(ours, first) || slices.Contains(services, first) {
 		return module + "/" + pattern
 	}
