@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"flag"
 	"runtime"
 	"strconv"
 	"testing"
@@ -22,6 +23,9 @@ const (
 	recordBytes = 1800
 )
 
+// long adds what takes a minute: make bench gives it.
+var long = flag.Bool("long", false, "flood with ten million keys, too")
+
 // However many keys come once, a third of each kind, the memory of limiter and
 // store stays under the bounds of their tables times the size of a record, and
 // no account that is in use is evicted: its counters remember every request, for
@@ -34,15 +38,15 @@ func TestFloodOfKeysEvictsNobodyInUse(t *testing.T) {
 		keys   int
 		bounds table.Bounds
 		rules  int // that a key meets which comes once
-		short  bool
+		skip   bool
 	}{
-		{"the default bounds", 1_000_000, table.DefaultBounds, 3, false},
-		{"small bounds", 1_000_000, small, 3, true},
-		{"ten million", 10_000_000, small, 1, false},
+		{"the default bounds", 1_000_000, table.DefaultBounds, 3, testing.Short()},
+		{"small bounds", 1_000_000, small, 3, false},
+		{"ten million", 10_000_000, small, 1, !*long},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && !c.short {
-				t.Skip("takes many seconds")
+			if c.skip {
+				t.Skip("takes many seconds: -long, and not -short")
 			}
 			floodWith(t, c.keys, c.bounds, c.rules)
 		})
