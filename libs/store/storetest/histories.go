@@ -113,7 +113,10 @@ func drawEdit(t *rapid.T, r *limit.Rule) *limit.Rule {
 	l := &edited.Limit
 	switch rapid.IntRange(0, 2).Draw(t, "edit what") {
 	case 0:
-		l.Rate *= limit.Rate(rapid.SampledFrom([]float64{0.1, 2, 10}).Draw(t, "rate times"))
+		times := rapid.SampledFrom([]float64{0.1, 2, 10}).Draw(t, "rate times")
+		if l.Window == 0 { // edits of edits reach the bounds
+			l.Rate = min(max(l.Rate*limit.Rate(times), limit.RateMin), limit.RateMax)
+		}
 		l.Window *= time.Duration(rapid.SampledFrom([]int{1, 2, 60}).Draw(t, "window times"))
 		if l.Window > 24*time.Hour {
 			l.Window = time.Minute
@@ -124,7 +127,7 @@ func drawEdit(t *rapid.T, r *limit.Rule) *limit.Rule {
 		if l.Window > 0 {
 			l.Count = min(max(l.Count, 1), limit.LogCountMax)
 		} else {
-			l.Burst = max(l.Burst, 1)
+			l.Burst = min(max(l.Burst, 1), limit.BurstMax)
 		}
 	default:
 		edited.Mode = limit.Enforce + limit.Shadow - edited.Mode
