@@ -156,7 +156,7 @@ func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
 			step = l.core.Resume(l.now(), call, <-call.ready)
 			continue
 		}
-		err := l.take(call.Ask(), call.Result())
+		err := l.take(context.Background(), call.Ask(), call.Result())
 		step = l.core.Apply(l.now(), call, err)
 		for _, w := range call.wakes {
 			w.Call.ready <- w.With
@@ -167,8 +167,8 @@ func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
 	l.observer.Waited(l.now() - begin)
 }
 
-func (l *Limiter) take(ask *store.Ask, result *store.Result) error {
-	err := l.store.Take(l.ctx, ask, result)
+func (l *Limiter) take(ctx context.Context, ask *store.Ask, result *store.Result) error {
+	err := l.store.Take(ctx, ask, result)
 	if errors.Is(err, store.ErrInvalid) {
 		l.complain(err)
 	}
@@ -222,7 +222,7 @@ func (l *Limiter) errands() int {
 func (l *Limiter) errand(e *Errand) {
 	var result store.Result
 	e.Sent = l.now()
-	if err := l.take(&e.Ask, &result); err != nil {
+	if err := l.take(l.ctx, &e.Ask, &result); err != nil {
 		l.core.out.dropped.Add(1)
 		if l.ctx.Err() == nil {
 			l.core.Unsettled(e)

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"time"
 
 	"github.com/shiplane/limits/libs/limit"
@@ -39,7 +40,7 @@ func (l *Limiter) peek(began time.Duration, charges []limit.Charge, outcomes []l
 	err := errBudget
 	if !l.core.spent(sent, began) {
 		l.core.book.asks.Add(1)
-		err = l.take(&ask, &result)
+		err = l.take(context.Background(), &ask, &result)
 	}
 	if err != nil {
 		d.Cause = err

@@ -2,10 +2,13 @@ package rediscluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/store/lanes"
 )
 
@@ -19,14 +22,13 @@ const tryAgainPause = 500 * time.Microsecond
 // call is a script on its way to a shard.
 type call struct {
 	lanes.Seat
+	lanes.Waiter[answer]
 
 	shard      *shard
 	command    rueidis.Completed // runs the script by its name
 	script     *script
-	keys, args []string
+	keys, args []string  // their memory is used again
 	deadline   time.Time // it is not sent after this
-	timer      *time.Timer
-	answers    chan answer
 }
 
 // answer is how a call ended.
@@ -35,38 +37,58 @@ type answer struct {
 	err   error
 }
 
-func newCall() *call { return &call{timer: time.NewTimer(0), answers: make(chan answer, 1)} }
+func newCall() *call { return &call{Waiter: lanes.NewWaiter[answer]()} }
+
+// pack makes the keys and arguments of an ask. driven is the scripts' clock where a test
+// drives it.
+func (c *call) pack(ask *store.Ask, order []int, sh shape, driven func() time.Duration) {
+	text := make([]byte, 0, keyBytes+len(order)*entryBytes)
+	text = appendKey(text, ask.Subject)
+	end := len(text)
+	text = appendEntries(text, ask, order, sh.gives)
+	both := rueidis.BinaryString(text)
+	key := both[:end]
+	if c.script.record {
+		c.keys = append(c.keys, key)
+	}
+	for _, i := range order {
+		if r := ask.Entries[i].Rule; kindOf(r) == kindLog {
+			c.keys = append(c.keys, logKey(key, r.ID))
+		}
+	}
+	c.args = append(c.args, both[end:])
+	if driven != nil {
+		c.args = append(c.args, fmt.Sprint(int64(driven()/time.Microsecond)))
+	}
+}
 
 // do sends the call and returns its answer, or after timeout, or when ctx ends, that
 // there was none. It waits here, for the client does not always heed a deadline: it
-// waits for a connection that another call makes, and for room in its queue. Ended: the
-// call is nobody's any more.
-func (c *call) do(ctx context.Context, timeout time.Duration) (a answer, ended bool) {
-	c.deadline = time.Now().Add(timeout)
-	c.timer.Reset(timeout)
-	defer c.timer.Stop()
+// waits for a connection that another call makes, and for room in its queue. Again: the
+// call is nobody's any more, and can be made anew.
+func (c *call) do(ctx context.Context, timeout time.Duration) (a answer, again bool) {
 	c.shard.lanes.Submit(c)
-	select {
-	case a = <-c.answers:
-		return a, true
-	case <-c.timer.C:
-		a.err = context.DeadlineExceeded
+	a, again, err := c.Wait(ctx, timeout)
+	if err != nil {
+		a.err = err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		c.shard.lanes.Overdue(c)
-	case <-ctx.Done():
-		a.err = context.Canceled // the caller's deadline too: it says nothing of the shard
 	}
-	select {
-	case a = <-c.answers: // both were there: this process was late to look
-		return a, true
-	default:
-		return a, false
-	}
+	return a, again
+}
+
+// reset forgets what was called.
+func (c *call) reset() {
+	clear(c.keys)
+	clear(c.args)
+	*c = call{Waiter: c.Waiter, keys: c.keys[:0], args: c.args[:0]}
 }
 
 // answered tells the caller, who may have left.
 func (c *call) answered(a answer) {
 	c.shard.inFlight.Add(-1)
-	c.answers <- a
+	c.Answer(a)
 }
 
 // send sends calls together, and returns when they are answered.

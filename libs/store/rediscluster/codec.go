@@ -29,18 +29,39 @@ func sha1Hex(text string) string {
 // one hash tag of it, so that the record and the logs lie on one shard; the id
 // is percent-escaped, or base32 of its SHA-256 where it is over 64 bytes, so
 // that no id closes the tag or equals another.
-func Key(s limit.Subject) string {
-	var id string
-	if s.Hashed() {
-		id = "~" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString([]byte(s.ID()))
-	} else {
-		id = strings.ReplaceAll(url.QueryEscape(s.ID()), "~", "%7E")
+func Key(s limit.Subject) string { return string(appendKey(nil, s)) }
+
+func appendKey(b []byte, s limit.Subject) []byte {
+	b = append(append(b, "rl:{"...), s.Domain()...)
+	b = append(append(b, '/'), s.Kind().String()...)
+	b = append(b, ':')
+	switch id := s.ID(); {
+	case s.Hashed():
+		b = base32.StdEncoding.WithPadding(base32.NoPadding).AppendEncode(append(b, '~'), []byte(id))
+	case plain(id):
+		b = append(b, id...)
+	default:
+		b = append(b, strings.ReplaceAll(url.QueryEscape(id), "~", "%7E")...)
 	}
-	return "rl:{" + s.Domain() + "/" + s.Kind().String() + ":" + id + "}"
+	return append(b, '}')
+}
+
+// plain reports whether an id is escaped to itself.
+func plain(id string) bool {
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // LogKey is the key of a log rule's attempts.
-func LogKey(s limit.Subject, rule string) string { return Key(s) + ":log:" + rule }
+func LogKey(s limit.Subject, rule string) string { return logKey(Key(s), rule) }
+
+func logKey(key, rule string) string { return key + ":log:" + rule }
 
 // order sorts an ask's entries by shape, for fewer scripts, then by tag, for
 // records that are alike: order[i] is the place in the ask of the script's
@@ -55,21 +76,21 @@ func order(ask *store.Ask) (order [store.EntriesMax]int, sh shape) {
 		a, b := ask.Entries[i].Rule, ask.Entries[j].Rule
 		return cmp.Or(cmp.Compare(kindOf(a), kindOf(b)), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Tag, b.Tag))
 	})
-	entries := make([]byte, 0, 2*store.EntriesMax)
 	for _, i := range order[:n] {
-		mode := byte('e')
-		if ask.Entries[i].Rule.Mode == limit.Shadow {
-			mode = 's'
-		}
-		entries = append(entries, kindOf(ask.Entries[i].Rule), mode)
+		sh.add(ask.Entries[i].Rule)
 	}
-	sh.entries = string(entries)
 	return order, sh
 }
 
-// encode packs an ask's entries as check.lua unpacks them.
-func encode(ask *store.Ask, order []int, gives bool) []byte {
-	b := make([]byte, 0, len(order)*56)
+// entryBytes is about what an entry takes in appendEntries, and keyBytes the most that a
+// key takes whose id needs no escape.
+const (
+	entryBytes = 56
+	keyBytes   = 160
+)
+
+// appendEntries packs an ask's entries as check.lua unpacks them.
+func appendEntries(b []byte, ask *store.Ask, order []int, gives bool) []byte {
 	for _, i := range order {
 		e := &ask.Entries[i]
 		size, span := e.Limit.Burst, e.Limit.Rate.PerMicrosecond()

@@ -3,11 +3,14 @@ package rediscluster
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/template"
 
 	"github.com/shiplane/limits/libs/limit"
+	"github.com/shiplane/limits/libs/store"
 )
 
 //go:embed check.lua
@@ -42,7 +45,8 @@ const (
 // shape is what a script is unrolled for: two bytes an entry, kind and mode,
 // and whether the ask gives back. Scripts are few: an ask's entries are sorted.
 type shape struct {
-	entries string
+	entries [2 * store.EntriesMax]byte
+	length  uint8
 	gives   bool
 }
 
@@ -50,7 +54,23 @@ const (
 	kindBucket = 't'
 	kindWindow = 'w'
 	kindLog    = 'z'
+
+	modeEnforce = 'e'
+	modeShadow  = 's'
 )
+
+// add adds an entry.
+func (sh *shape) add(r *limit.Rule) {
+	mode := byte(modeEnforce)
+	if r.Mode == limit.Shadow {
+		mode = modeShadow
+	}
+	sh.entries[sh.length], sh.entries[sh.length+1] = kindOf(r), mode
+	sh.length += 2
+}
+
+// String returns the entries' bytes.
+func (sh *shape) String() string { return string(sh.entries[:sh.length]) }
 
 // kindOf is an entry's byte in a shape.
 func kindOf(r *limit.Rule) byte {
@@ -67,14 +87,14 @@ func kindOf(r *limit.Rule) byte {
 type scripts struct {
 	clock    clock
 	template *template.Template
-	known    sync.Map // shape → *script
+	mu       sync.Mutex
+	known    atomic.Pointer[map[shape]*script] // never changed, but replaced under mu
 }
 
 // script is the source for one shape and its name in the server's cache.
 type script struct {
 	text, sha string
-	logs      int // keys besides the record
-	record    bool
+	record    bool // it has one; else logs alone
 }
 
 func newScripts(clock clock) (*scripts, error) {
@@ -82,7 +102,9 @@ func newScripts(clock clock) (*scripts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check.lua: %w", err)
 	}
-	return &scripts{clock: clock, template: t}, nil
+	s := &scripts{clock: clock, template: t}
+	s.known.Store(&map[shape]*script{})
+	return s, nil
 }
 
 // entryView is an entry as the template sees it.
@@ -107,17 +129,30 @@ type scriptView struct {
 }
 
 func (s *scripts) of(sh shape) (*script, error) {
-	if known, ok := s.known.Load(sh); ok {
-		return known.(*script), nil
+	if known := (*s.known.Load())[sh]; known != nil {
+		return known, nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, err := s.render(sh)
+	if err != nil {
+		return nil, err
+	}
+	known := maps.Clone(*s.known.Load())
+	known[sh] = made
+	s.known.Store(&known)
+	return made, nil
+}
+
+func (s *scripts) render(sh shape) (*script, error) {
 	v := scriptView{Clock: s.clock.lua, Grace: s.clock.grace, Gives: sh.gives, Format: "<", Crowded: recordCrowded, Stale: recordStale, Longest: recordLongest, Farthest: recordFarthest}
 	key := 1
-	if strings.ContainsAny(sh.entries, "tw") {
+	if strings.ContainsAny(sh.String(), "tw") {
 		key = 2
 	}
 	logs := 0
-	for i := 0; i < len(sh.entries); i += 2 {
-		e := entryView{N: i/2 + 1, Shadow: sh.entries[i+1] == 's'}
+	for i := 0; i < int(sh.length); i += 2 {
+		e := entryView{N: i/2 + 1, Shadow: sh.entries[i+1] == modeShadow}
 		var names, format string
 		switch sh.entries[i] {
 		case kindBucket:
@@ -147,9 +182,7 @@ func (s *scripts) of(sh shape) (*script, error) {
 	v.RecordSize = recordHeader + len(v.InRecord)*recordEntry
 	var text strings.Builder
 	if err := s.template.Execute(&text, &v); err != nil {
-		return nil, fmt.Errorf("check.lua for shape %q: %w", sh.entries, err)
+		return nil, fmt.Errorf("check.lua for shape %q: %w", sh.String(), err)
 	}
-	made := &script{text: text.String(), sha: sha1Hex(text.String()), logs: logs, record: v.Record}
-	known, _ := s.known.LoadOrStore(sh, made)
-	return known.(*script), nil
+	return &script{text: text.String(), sha: sha1Hex(text.String()), record: v.Record}, nil
 }

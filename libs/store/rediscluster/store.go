@@ -130,8 +130,9 @@ func Command(ask *store.Ask) (script string, keys, args []string, err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
-	keys, args = (&Store{}).arguments(ask, order[:len(ask.Entries)], sh, one)
-	return one.text, keys, args, nil
+	c := call{script: one}
+	c.pack(ask, order[:len(ask.Entries)], sh, nil)
+	return one.text, c.keys, c.args, nil
 }
 
 // Take implements store.Store. ctx can only shorten the store's timeout.
@@ -149,8 +150,13 @@ func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) 
 	if err != nil {
 		return classBug.wrap("all", err)
 	}
-	keys, args := s.arguments(ask, order[:len(ask.Entries)], sh, script)
-	reply, shard, err := s.call(ctx, *client, script, keys, args)
+	c, spare := s.spare.Get().(*call)
+	if !spare {
+		c = newCall()
+	}
+	c.script = script
+	c.pack(ask, order[:len(ask.Entries)], sh, s.driven)
+	reply, shard, err := s.call(ctx, *client, c)
 	if err != nil {
 		return err
 	}
@@ -161,47 +167,29 @@ func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) 
 	return nil
 }
 
-func (s *Store) arguments(ask *store.Ask, order []int, sh shape, script *script) (keys, args []string) {
-	if script.record {
-		keys = append(keys, Key(ask.Subject))
-	}
-	for _, i := range order {
-		if kindOf(ask.Entries[i].Rule) == kindLog {
-			keys = append(keys, LogKey(ask.Subject, ask.Entries[i].Rule.ID))
-		}
-	}
-	args = append(args, rueidis.BinaryString(encode(ask, order, sh.gives)))
-	if s.driven != nil {
-		args = append(args, fmt.Sprint(int64(s.driven()/time.Microsecond)))
-	}
-	return keys, args
-}
-
 // call runs the script on the keys' shard, if its breaker lets it.
-func (s *Store) call(ctx context.Context, client rueidis.Client, script *script, keys, args []string) (reply, name string, err error) {
-	command := client.B().Evalsha().Sha1(script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	shard := s.shards.of(command.Slot())
+func (s *Store) call(ctx context.Context, client rueidis.Client, c *call) (reply, name string, err error) {
+	c.command = client.B().Evalsha().Sha1(c.script.sha).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+	shard := s.shards.of(c.command.Slot())
+	c.shard = shard
 	sent := time.Since(s.start)
 	ok, probe := shard.breaker.Allow(sent)
 	if !ok {
+		s.release(c)
 		s.cfg.Observer.Call(shard.name, string(classOpen), 0)
 		return "", shard.name, classOpen.wrap(shard.name, nil)
 	}
 	if shard.inFlight.Add(1) > s.cfg.InFlight {
 		shard.inFlight.Add(-1)
+		s.release(c)
 		shard.breaker.Done(sent, sent, sent, breaker.Unjudged, probe)
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
 		return "", shard.name, classOverload.wrap(shard.name, nil)
 	}
-	c, spare := s.spare.Get().(*call)
-	if !spare {
-		c = newCall()
-	}
-	c.shard, c.command, c.script, c.keys, c.args = shard, command, script, keys, args
-	a, ended := c.do(ctx, s.cfg.Timeout)
-	if ended {
-		*c = call{timer: c.timer, answers: c.answers}
-		s.spare.Put(c)
+	c.deadline = s.start.Add(sent + s.cfg.Timeout)
+	a, again := c.do(ctx, s.cfg.Timeout)
+	if again {
+		s.release(c)
 	}
 	now := time.Since(s.start)
 	class := classify(a.err)
@@ -220,6 +208,12 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, script *script,
 		return "", shard.name, class.wrap(shard.name, a.err)
 	}
 	return a.reply, shard.name, nil
+}
+
+// release lets another ask have a call that is nobody's.
+func (s *Store) release(c *call) {
+	c.reset()
+	s.spare.Put(c)
 }
 
 // complain logs what no server should say, at most once a second.

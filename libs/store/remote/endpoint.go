@@ -205,7 +205,7 @@ func (e *endpoint) call(asks []*checkv1.Ask) ([]*checkv1.AskResult, error) {
 // answer tells the caller, who may have left.
 func (e *endpoint) answer(c *call, a answer) {
 	e.inFlight.Add(-1)
-	c.answers <- a
+	c.Answer(a)
 }
 
 // watch follows the checker until the store is closed: it makes the first connection,

@@ -3,6 +3,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -153,9 +154,9 @@ func (s *Store) ask(ctx context.Context, e *endpoint, wire *checkv1.Ask, deadlin
 	}
 	c.ask, c.deadline = wire, deadline
 	sent := s.since()
-	a, ended := c.do(ctx, e)
-	if ended {
-		*c = call{timer: c.timer, answers: c.answers}
+	a, again := c.do(ctx, e)
+	if again {
+		*c = call{Waiter: c.Waiter}
 		s.spare.Put(c)
 	}
 	now, class := s.since(), classify(a.err)
@@ -188,11 +189,10 @@ func (s *Store) breakerChanged(checker string, from, to breaker.State) {
 // call is an ask on its way to a checker.
 type call struct {
 	lanes.Seat
+	lanes.Waiter[answer]
 
 	ask      *checkv1.Ask
 	deadline time.Time // it is not sent after this
-	timer    *time.Timer
-	answers  chan answer
 }
 
 // answer is how an ask ended: a result, or an error.
@@ -201,27 +201,19 @@ type answer struct {
 	err    error
 }
 
-func newCall() *call { return &call{timer: time.NewTimer(0), answers: make(chan answer, 1)} }
+func newCall() *call { return &call{Waiter: lanes.NewWaiter[answer]()} }
 
 // do sends the ask and returns its answer, or at its deadline, or when ctx ends, that
-// there was none. Ended: the call is nobody's any more.
-func (c *call) do(ctx context.Context, e *endpoint) (a answer, ended bool) {
-	c.timer.Reset(time.Until(c.deadline))
-	defer c.timer.Stop()
+// there was none. Again: the call is nobody's any more, and can be made anew.
+func (c *call) do(ctx context.Context, e *endpoint) (a answer, again bool) {
 	e.lanes.Submit(c)
-	select {
-	case a = <-c.answers:
-		return a, true
-	case <-c.timer.C:
-		a.err = fmt.Errorf("%w: no answer by its deadline", context.DeadlineExceeded)
+	a, again, err := c.Wait(ctx, time.Until(c.deadline))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		a.err = fmt.Errorf("%w: no answer by its deadline", err)
 		e.lanes.Overdue(c)
-	case <-ctx.Done():
-		a.err = context.Canceled // the caller's deadline too: it says nothing of the checker
+	case err != nil:
+		a.err = err
 	}
-	select {
-	case a = <-c.answers: // both were there: this process was late to look
-		return a, true
-	default:
-		return a, false
-	}
+	return a, again
 }
