@@ -67,8 +67,8 @@ func TestWaiterLateToLook(t *testing.T) {
 		leave()
 		w = NewWaiter[int]()
 		w.Answer(8)
-		if got, _, err := w.Wait(left, due); got != 8 || err != nil {
-			t.Errorf("%d, %v of a caller who is about to leave: want the answer", got, err)
+		if got, again, err := w.Wait(left, due); got != 8 || !again || err != nil {
+			t.Errorf("%d, again %v, %v of a caller who is about to leave: want the answer, and the waiter free", got, again, err)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestCallEndsInTime(t *testing.T) {
 		late := newCall()
 		late.shard = sh
 		late.answered(answer{reply: "said"})
-		if a, ended := late.do(ctx, due); a.reply != "said" || a.err != nil || !ended {
+		if a, again := late.do(ctx, due); a.reply != "said" || a.err != nil || !again {
 			t.Errorf("an answer that is there, looked at late: %+v", a)
 		}
 	})
