@@ -3,6 +3,7 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -17,17 +18,26 @@ import (
 // name a rule or two each, or fewer that meet many.
 const chargesMax = 64
 
-// ask is a call on its way to the engine.
+// ask is a call on its way to the engine. Its memory is used again.
 type ask struct {
 	set *ruleset.Ruleset
 	now time.Time
 
 	charges []decide.Charge // each counter once
 	of      [][]int         // of each descriptor, its charges
+	words   words           // of one descriptor
 	matched limit.Request   // by the rules, of one descriptor
 
 	unreadable error // a value that nobody can be, nil for none
 	refused    int   // the descriptor that has it
+}
+
+// reset forgets what was asked, and makes room for so many descriptors.
+func (a *ask) reset(descriptors int) {
+	*a = ask{charges: a.charges[:0], of: slices.Grow(a.of[:0], descriptors)[:descriptors], words: a.words, matched: a.matched}
+	for i := range a.of {
+		a.of[i] = a.of[i][:0]
+	}
 }
 
 // read finds the charges of all descriptors. The error wraps a *fault or
@@ -36,29 +46,29 @@ func (s *Service) read(q *pb.RateLimitRequest, a *ask) (err error) {
 	if q.GetDomain() == "" {
 		return &fault{"domain", "is missing"}
 	}
-	if n := len(q.GetDescriptors()); n < 1 || n > descriptorsMax {
+	n := len(q.GetDescriptors())
+	if n < 1 || n > descriptorsMax {
 		return &fault{"descriptors", fmt.Sprintf("are %d: want 1 to %d", n, descriptorsMax)}
 	}
+	a.reset(n)
 	a.set, a.now, err = s.engine.Rules(q.GetDomain())
 	if errors.Is(err, decide.ErrNotFound) {
 		s.notes.count(unknownDomain)
 		s.notes.once(unknownDomain, q.GetDomain())
 		return nil
 	}
-	for i := 0; err == nil && i < len(q.GetDescriptors()); i++ {
-		var value *unreadable
+	for i := 0; err == nil && i < n; i++ {
 		why, bad := s.descriptor(q, i, a)
-		switch {
-		case errors.As(bad, &value):
+		if bad == nil {
+			s.notes.count(why)
+		} else if value, ok := errors.AsType[*unreadable](bad); ok {
 			s.notes.once(unreadableValue, value.Error())
 			s.notes.count(unreadableValue)
 			if a.unreadable == nil {
 				a.unreadable, a.refused = value, i
 			}
-		case bad != nil:
+		} else {
 			err = fmt.Errorf("descriptors[%d].%w", i, bad)
-		default:
-			s.notes.count(why)
 		}
 	}
 	return err
@@ -72,11 +82,10 @@ func (s *Service) descriptor(q *pb.RateLimitRequest, i int, a *ask) (outcome, er
 	if err != nil {
 		return 0, err
 	}
-	w, err := read(d)
-	if err != nil {
+	if err := a.words.read(d); err != nil {
 		return 0, err
 	}
-	why, err := s.match(a, &w)
+	why, err := s.match(a, &a.words)
 	if err != nil {
 		return 0, err
 	}

@@ -44,11 +44,12 @@ type words struct {
 	unknown            string // a key that means nothing here
 }
 
-// read sorts a descriptor's entries by their keys.
-func read(d *ratelimitv3.RateLimitDescriptor) (w words, err error) {
+// read sorts a descriptor's entries by their keys, in the place of those before.
+func (w *words) read(d *ratelimitv3.RateLimitDescriptor) error {
+	*w = words{rules: w.rules[:0]}
 	entries := d.GetEntries()
 	if len(entries) > entriesMax {
-		return w, &fault{"entries", fmt.Sprintf("are %d: want at most %d", len(entries), entriesMax)}
+		return &fault{"entries", fmt.Sprintf("are %d: want at most %d", len(entries), entriesMax)}
 	}
 	var seen [8]*string
 	given := seen[:0]
@@ -63,14 +64,14 @@ func read(d *ratelimitv3.RateLimitDescriptor) (w words, err error) {
 			continue
 		}
 		if slices.Contains(given, to) {
-			return w, &fault{fmt.Sprintf("entries[%d]", i), fmt.Sprintf("%q says again what an entry before it says", e.GetKey())}
+			return &fault{fmt.Sprintf("entries[%d]", i), fmt.Sprintf("%q says again what an entry before it says", e.GetKey())}
 		}
 		given, *to = append(given, to), e.GetValue()
 	}
 	if w.route != "" && w.path != "" {
-		return w, &fault{"entries", `are a "route" and a "path": want one of them`}
+		return &fault{"entries", `are a "route" and a "path": want one of them`}
 	}
-	return w, nil
+	return nil
 }
 
 // place is where the value of a key goes, nil if the key means nothing. These are

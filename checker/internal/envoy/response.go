@@ -30,8 +30,9 @@ const verdictUnreadable = "unreadable"
 // unlimited is the answer to descriptors that no rule is about.
 func unlimited(n int) *pb.RateLimitResponse {
 	r := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, n)}
-	for i := range r.Statuses {
-		r.Statuses[i] = &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
+	all := make([]pb.RateLimitResponse_DescriptorStatus, n)
+	for i := range all {
+		all[i].Code, r.Statuses[i] = pb.RateLimitResponse_OK, &all[i]
 	}
 	return r
 }
@@ -53,9 +54,9 @@ func unheard(n, descriptor int) *pb.RateLimitResponse {
 // respond says what the engine has decided.
 func (a *ask) respond(answer *decide.Answer, enforces bool) *pb.RateLimitResponse {
 	d := &answer.Decision
-	r := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, len(a.of))}
+	r := unlimited(len(a.of))
 	for i, charges := range a.of {
-		r.Statuses[i] = a.status(answer, charges)
+		tighten(r.Statuses[i], answer, charges)
 	}
 	if d.Verdict != limit.Allowed {
 		r.OverallCode = pb.RateLimitResponse_OVER_LIMIT
@@ -67,12 +68,11 @@ func (a *ask) respond(answer *decide.Answer, enforces bool) *pb.RateLimitRespons
 	return r
 }
 
-// status tells of the charges of a descriptor the tightest: the first that refuses,
+// tighten tells of the charges of a descriptor the tightest: the first that refuses,
 // else the one with the least left. An Envoy can show it to clients
 // (enable_x_ratelimit_headers), so it tells nothing of rules in shadow, nor of a
 // counter that gave no answer.
-func (a *ask) status(answer *decide.Answer, charges []int) *pb.RateLimitResponse_DescriptorStatus {
-	made := &pb.RateLimitResponse_DescriptorStatus{Code: pb.RateLimitResponse_OK}
+func tighten(status *pb.RateLimitResponse_DescriptorStatus, answer *decide.Answer, charges []int) {
 	var tightest *limit.Outcome
 	least := int64(math.MaxInt64)
 	for _, at := range charges {
@@ -81,24 +81,23 @@ func (a *ask) status(answer *decide.Answer, charges []int) *pb.RateLimitResponse
 		case o == nil || answer.Shadowed(o):
 		case (o.Short || o.DecidedBy == limit.ByFailClosed) && least >= 0:
 			tightest, least = o, -1
-			made.Code = pb.RateLimitResponse_OVER_LIMIT
+			status.Code = pb.RateLimitResponse_OVER_LIMIT
 		case o.Known && o.Remaining < least:
 			tightest, least = o, o.Remaining
 		}
 	}
 	if tightest == nil {
-		return made
+		return
 	}
-	made.CurrentLimit = tell(tightest.Rule, tightest.Limit)
-	made.LimitRemaining = saturated(max(0, tightest.Remaining))
+	status.CurrentLimit = tell(tightest.Rule, tightest.Limit)
+	status.LimitRemaining = saturated(max(0, tightest.Remaining))
 	switch {
 	case !tightest.Known, tightest.Never: // there is no such time
 	case tightest.Short:
-		made.DurationUntilReset = durationpb.New(tightest.Retry)
+		status.DurationUntilReset = durationpb.New(tightest.Retry)
 	default:
-		made.DurationUntilReset = durationpb.New(tightest.Reset)
+		status.DurationUntilReset = durationpb.New(tightest.Reset)
 	}
-	return made
 }
 
 // metadata says who refused, and why where it is no limit that was reached.
@@ -120,13 +119,19 @@ func (a *ask) metadata(answer *decide.Answer) *structpb.Struct {
 }
 
 // headers are what Envoy hands to the client, whatever was decided.
-func headers(d *limit.Decision) (all []*corev3.HeaderValue) {
+func headers(d *limit.Decision) []*corev3.HeaderValue {
 	fields := httplimit.Describe(d, false)
-	for _, f := range [...]struct{ name, value string }{
+	var made struct {
+		values [3]corev3.HeaderValue
+		all    [3]*corev3.HeaderValue
+	}
+	all := made.all[:0]
+	for i, f := range [...]struct{ name, value string }{
 		{"ratelimit-policy", fields.Policy}, {"ratelimit", fields.State}, {"retry-after", fields.RetryAfter},
 	} {
-		if f.value != "" {
-			all = append(all, &corev3.HeaderValue{Key: f.name, Value: f.value})
+		if v := &made.values[i]; f.value != "" {
+			v.Key, v.Value = f.name, f.value
+			all = append(all, v)
 		}
 	}
 	return all

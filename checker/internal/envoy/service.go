@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.opentelemetry.io/otel/metric"
@@ -28,6 +29,7 @@ type Service struct {
 	pb.UnimplementedRateLimitServiceServer
 	engine *decide.Engine
 	notes  *notes
+	spare  sync.Pool // of *ask
 }
 
 // Register makes a Service and adds it to a server. The error is the meter's.
@@ -41,7 +43,7 @@ func Register(server grpc.ServiceRegistrar, cfg Config) error {
 		HandlerType: pb.RateLimitService_ServiceDesc.HandlerType,
 		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: handle}},
 		Metadata:    pb.RateLimitService_ServiceDesc.Metadata,
-	}, &Service{engine: cfg.Engine, notes: notes})
+	}, &Service{engine: cfg.Engine, notes: notes, spare: sync.Pool{New: func() any { return &ask{} }}})
 	return nil
 }
 
@@ -102,8 +104,9 @@ func (s *Service) ShouldRateLimit(ctx context.Context, q *pb.RateLimitRequest) (
 }
 
 func (s *Service) decide(ctx context.Context, q *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
-	a := ask{of: make([][]int, len(q.GetDescriptors()))}
-	if err := s.read(q, &a); err != nil {
+	a := s.spare.Get().(*ask) //nolint:forcetypeassert // the pool's own
+	defer s.spare.Put(a)
+	if err := s.read(q, a); err != nil {
 		s.engine.Failed(ctx, err)
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
@@ -31,6 +32,7 @@ rules:
   - {id: all, scope: all, identity: api_key, algorithm: token_bucket, rate: 10/s, burst: 20}
   - {id: by-route, route: labels, identity: ip, algorithm: fixed_window, limit: 5, window: 1m}
   - {id: by-user, scope: all, identity: user, algorithm: sliding_log, limit: 5, window: 1m}
+  - {id: ample, scope: all, identity: user, algorithm: token_bucket, rate: 1000000/s, burst: 1000000}
   - {id: afterwards, scope: all, identity: ip, algorithm: token_bucket, rate: 10/s, burst: 20, check: after}
 `
 
@@ -49,11 +51,21 @@ func (nobody) Decided(context.Context, *limit.Decision, bool) {}
 func (nobody) Failed(context.Context, error)                  {}
 
 // registrar takes what would be registered.
-type registrar struct{ service any }
+type registrar struct {
+	desc    *grpc.ServiceDesc
+	service any
+}
 
-func (r *registrar) RegisterService(_ *grpc.ServiceDesc, service any) { r.service = service }
+func (r *registrar) RegisterService(desc *grpc.ServiceDesc, service any) {
+	r.desc, r.service = desc, service
+}
 
 func newService(t *testing.T) pb.RateLimitServiceServer {
+	t.Helper()
+	return register(t).service.(pb.RateLimitServiceServer) //nolint:forcetypeassert // the test ends
+}
+
+func register(t testing.TB) (made registrar) {
 	t.Helper()
 	live, err := ruleset.OpenBytes("test", []byte(rules))
 	if err != nil {
@@ -73,11 +85,34 @@ func newService(t *testing.T) pb.RateLimitServiceServer {
 		}
 	})
 	engine := decide.New(decide.Config{Domains: map[string]decide.Source{"public-api": source{live}, "late": late{}}, Limiter: limits, Mode: decide.Enforce, Observer: nobody{}})
-	var made registrar
 	if err := envoy.Register(&made, envoy.Config{Engine: engine, Metrics: noop.NewMeterProvider(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	return made.service.(pb.RateLimitServiceServer) //nolint:forcetypeassert // the test ends
+	return made
+}
+
+// BenchmarkShouldRateLimit is a call of two descriptors without gRPC's own part of it.
+func BenchmarkShouldRateLimit(b *testing.B) {
+	made := register(b)
+	var q pb.RateLimitRequest
+	q.Domain = "public-api"
+	for _, user := range [...]string{"one", "another"} {
+		q.Descriptors = append(q.Descriptors, &ratelimitv3.RateLimitDescriptor{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{
+			{Key: "rule", Value: "ample"}, {Key: "user", Value: user},
+		}})
+	}
+	message, err := proto.Marshal(&q)
+	if err != nil {
+		b.Fatal(err)
+	}
+	decode := func(into any) error { return proto.Unmarshal(message, into.(proto.Message)) } //nolint:forcetypeassert // gRPC's
+	b.ReportAllocs()
+	for b.Loop() {
+		answer, err := made.desc.Methods[0].Handler(made.service, b.Context(), decode, nil)
+		if err != nil || len(answer.(*pb.RateLimitResponse).GetStatuses()) != len(q.GetDescriptors()) { //nolint:forcetypeassert // the handler's
+			b.Fatal(answer, err)
+		}
+	}
 }
 
 // What is no verdict is an error with the code that other callers get, and charges
