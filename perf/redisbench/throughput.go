@@ -87,7 +87,8 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 		return nil, err
 	}
 	b.closers = append(b.closers, s.Close)
-	if err := insist(ctx, func() error { return b.take(ctx, s, two, 0) }); err != nil {
+	takeTwo, takeOne := b.take(s, two), b.take(s, one)
+	if err := insist(ctx, func() error { return takeTwo(ctx, 0, 0) }); err != nil {
 		return nil, err
 	}
 	pipelined, err := b.bare(ctx, two, pipelines)
@@ -112,13 +113,12 @@ func (b *bench) contestants(ctx context.Context) ([]contestant, error) {
 	rate := redis_rate.NewLimiter(client)
 	quota := redis_rate.Limit{Rate: int(ample.Rate), Burst: int(ample.Burst), Period: time.Second}
 	return []contestant{
-		// Like the limiter, by a context that never ends: the store's timeout bounds it.
-		{"rediscluster, 2 buckets", 2, b.calling(func(_ context.Context, i int) error { return b.take(context.Background(), s, two, i) })},
+		{"rediscluster, 2 buckets", 2, b.calling(takeTwo)},
 		{fmt.Sprintf("the same script, bare, %d connections x %d", pipelines, max(1, b.InFlight/pipelines)), 2, pipelined},
 		{fmt.Sprintf("the same script, rueidis alone, %d batches x %d", pipelines, max(1, b.InFlight/pipelines)), 2, library},
 		{fmt.Sprintf("the same script, bare, %d connections x 1", b.InFlight), 2, single},
-		{"rediscluster, 1 bucket", 1, b.calling(func(_ context.Context, i int) error { return b.take(context.Background(), s, one, i) })},
-		{"go-redis/redis_rate", 1, b.calling(func(ctx context.Context, i int) error {
+		{"rediscluster, 1 bucket", 1, b.calling(takeOne)},
+		{"go-redis/redis_rate", 1, b.calling(func(ctx context.Context, _, i int) error {
 			result, err := rate.Allow(ctx, b.subjects[i].ID(), quota)
 			return admitted(err, err == nil && result.Allowed == 1)
 		})},
@@ -130,11 +130,17 @@ func bucketRule(id string) *limit.Rule {
 	return newRule(id, limit.Account, limit.TokenBucket, ample)
 }
 
-func (b *bench) take(ctx context.Context, s store.Store, rules []*limit.Rule, i int) error {
-	ask := askOf(b.subjects[i], rules)
-	var result store.Result
-	err := s.Take(ctx, &ask, &result)
-	return admitted(err, result.Allowed)
+// take calls as the limiter does: by a context that never ends, for the store's
+// timeout bounds it, and with asks and results whose memory is used again.
+func (b *bench) take(s store.Store, rules []*limit.Rule) func(ctx context.Context, caller, account int) error {
+	asks, results := make([]store.Ask, len(b.subjects)), make([]store.Result, b.InFlight)
+	for i, subject := range b.subjects {
+		asks[i] = askOf(subject, rules)
+	}
+	return func(_ context.Context, caller, account int) error {
+		err := s.Take(context.Background(), &asks[account], &results[caller])
+		return admitted(err, results[caller].Allowed)
+	}
 }
 
 func askOf(subject limit.Subject, rules []*limit.Rule) store.Ask {
@@ -154,7 +160,7 @@ func admitted(err error, allowed bool) error {
 	return err
 }
 
-func (b *bench) throttled(client *redis.Client) (func(context.Context, int) error, error) {
+func (b *bench) throttled(client *redis.Client) (func(ctx context.Context, caller, account int) error, error) {
 	kept, err := goredisstore.NewCtx(client, "throttled:")
 	if err != nil {
 		return nil, err
@@ -165,14 +171,14 @@ func (b *bench) throttled(client *redis.Client) (func(context.Context, int) erro
 	}
 	// Two writers of a key at once are one too many for its compare and swap.
 	limiter.SetMaxCASAttemptsLimit(1000)
-	return func(ctx context.Context, i int) error {
+	return func(ctx context.Context, _, i int) error {
 		limited, _, err := limiter.RateLimitCtx(ctx, b.subjects[i].ID(), 1)
 		return admitted(err, !limited)
 	}, nil
 }
 
-// calling makes a slice of calls in so many goroutines, spread over the accounts.
-func (b *bench) calling(call func(ctx context.Context, i int) error) func(context.Context, time.Duration) (int64, error) {
+// calling makes a slice of calls by so many callers, spread over the accounts.
+func (b *bench) calling(call func(ctx context.Context, caller, account int) error) func(context.Context, time.Duration) (int64, error) {
 	return func(ctx context.Context, length time.Duration) (int64, error) {
 		var calls atomic.Int64
 		group, within := errgroup.WithContext(ctx)
@@ -182,7 +188,7 @@ func (b *bench) calling(call func(ctx context.Context, i int) error) func(contex
 				n := int64(0)
 				defer func() { calls.Add(n) }()
 				for i := g; time.Since(begin) < length && within.Err() == nil; i += b.InFlight {
-					if err := call(ctx, i%b.Accounts); err != nil {
+					if err := call(ctx, g, i%b.Accounts); err != nil {
 						return err
 					}
 					n++
