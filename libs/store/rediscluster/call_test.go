@@ -62,3 +62,16 @@ func TestInTimeRefusesTheLateOnly(t *testing.T) {
 		}
 	})
 }
+
+// A shard's clock is told with its first answer, and then ten times a second at most.
+func TestClockIsToldNowAndThen(t *testing.T) {
+	shard := newShards(nil, nil).of(0)
+	for _, c := range []struct {
+		at   time.Duration
+		want bool
+	}{{0, true}, {clockEvery - 1, false}, {clockEvery, true}, {clockEvery, false}, {2*clockEvery - 1, false}, {time.Hour, true}} {
+		if got := shard.clockDue(c.at); got != c.want {
+			t.Errorf("at %v: %v, want %v", c.at, got, c.want)
+		}
+	}
+}

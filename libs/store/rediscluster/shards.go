@@ -28,6 +28,7 @@ type shard struct {
 	breaker  breaker.Breaker
 	lanes    lanes.Lanes[*call]
 	inFlight atomic.Int64
+	told     atomic.Int64 // when its clock was, in nanoseconds from the store's start
 }
 
 // shards knows which shard a slot belongs to. Safe for concurrent use.
@@ -51,6 +52,7 @@ func newShards(changed func(shard string, from, to breaker.State), send func([]*
 
 func (s *shards) make(name string) *shard {
 	sh := &shard{name: name, lanes: lanes.New(batchMax, s.send)}
+	sh.told.Store(int64(-clockEvery))
 	sh.breaker.Random = rand.Float64
 	sh.breaker.Changed = func(from, to breaker.State) { s.changed(name, from, to) }
 	return sh
@@ -58,6 +60,16 @@ func (s *shards) make(name string) *shard {
 
 // of returns the shard of a command's slot; a standalone server has none.
 func (s *shards) of(slot uint16) *shard { return s.bySlot.Load()[slot%slotCount] }
+
+// clockEvery is how often a shard's clock is told, at most: for each call, the time
+// would be read once more.
+const clockEvery = 100 * time.Millisecond
+
+// clockDue reports whether the shard's clock is to be told.
+func (sh *shard) clockDue(now time.Duration) bool {
+	told := sh.told.Load()
+	return now-time.Duration(told) >= clockEvery && sh.told.CompareAndSwap(told, int64(now))
+}
 
 // byName returns each shard that has a slot.
 func (s *shards) byName() map[string]*shard {

@@ -40,7 +40,7 @@ type Observer interface {
 	// Breaker tells that a shard's breaker changed its state.
 	Breaker(shard string, from, to breaker.State)
 	// Clock tells how far a shard's clock was ahead of this pod's when its reply
-	// came: too little by the way back.
+	// came: too little by the way back. It is told ten times a second at most.
 	Clock(shard string, ahead time.Duration)
 }
 
@@ -156,35 +156,38 @@ func (s *Store) Take(ctx context.Context, ask *store.Ask, result *store.Result) 
 	}
 	c.script = script
 	c.pack(ask, order[:len(ask.Entries)], sh, s.driven)
-	reply, shard, err := s.call(ctx, *client, c)
+	reply, shard, ended, err := s.call(ctx, *client, c)
 	if err != nil {
 		return err
 	}
 	if err := decode(reply, ask, order[:len(ask.Entries)], result); err != nil {
-		return classBug.wrap(shard, err)
+		return classBug.wrap(shard.name, err)
 	}
-	s.cfg.Observer.Clock(shard, result.At-time.Since(store.Epoch))
+	if shard.clockDue(ended) {
+		s.cfg.Observer.Clock(shard.name, result.At-time.Since(store.Epoch))
+	}
 	return nil
 }
 
-// call runs the script on the keys' shard, if its breaker lets it.
-func (s *Store) call(ctx context.Context, client rueidis.Client, c *call) (reply, name string, err error) {
+// call runs the script on the keys' shard, if its breaker lets it, and tells when that
+// ended, from the store's start.
+func (s *Store) call(ctx context.Context, client rueidis.Client, c *call) (reply string, shard *shard, ended time.Duration, err error) {
 	c.command = client.B().Evalsha().Sha1(c.script.sha).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
-	shard := s.shards.of(c.command.Slot())
+	shard = s.shards.of(c.command.Slot())
 	c.shard = shard
 	sent := time.Since(s.start)
 	ok, probe := shard.breaker.Allow(sent)
 	if !ok {
 		s.release(c)
 		s.cfg.Observer.Call(shard.name, string(classOpen), 0)
-		return "", shard.name, classOpen.wrap(shard.name, nil)
+		return "", shard, sent, classOpen.wrap(shard.name, nil)
 	}
 	if shard.inFlight.Add(1) > s.cfg.InFlight {
 		shard.inFlight.Add(-1)
 		s.release(c)
 		shard.breaker.Done(sent, sent, sent, breaker.Unjudged, probe)
 		s.cfg.Observer.Call(shard.name, string(classOverload), 0)
-		return "", shard.name, classOverload.wrap(shard.name, nil)
+		return "", shard, sent, classOverload.wrap(shard.name, nil)
 	}
 	c.deadline = s.start.Add(sent + s.cfg.Timeout)
 	a, again := c.do(ctx, s.cfg.Timeout)
@@ -205,9 +208,9 @@ func (s *Store) call(ctx context.Context, client rueidis.Client, c *call) (reply
 	shard.breaker.Done(now, sent, sent+s.cfg.Timeout, class.outcome(), probe)
 	s.cfg.Observer.Call(shard.name, string(class), now-sent)
 	if a.err != nil {
-		return "", shard.name, class.wrap(shard.name, a.err)
+		return "", shard, now, class.wrap(shard.name, a.err)
 	}
-	return a.reply, shard.name, nil
+	return a.reply, shard, now, nil
 }
 
 // release lets another ask have a call that is nobody's.
