@@ -23,20 +23,21 @@ const (
 	handshakeTimeout = 10 * time.Second // from a connection to its first settings, TLS included
 	headerBytesMax   = 64 << 10         // a call's metadata
 	streamsMax       = 1000             // calls at once on a connection: a pod's are all on one
-	// Goroutines that take call after call and keep the stack that a call needs: for one
-	// that is new to it, the runtime spends a sixth of a hot decision on growing it. Calls
-	// that find them all busy get a goroutine of their own. Four times as many are slower,
-	// for their stacks take turns in the processor's cache.
-	workers     = 128
-	idleTimeout = 15 * time.Minute // a connection without a call
-	pingAfter   = 30 * time.Second // a connection that is silent for so long is asked whether it lives
-	pingTimeout = 10 * time.Second
-	pingsApart  = 10 * time.Second // a client that pings more often is cut off
+	idleTimeout      = 15 * time.Minute // a connection without a call
+	pingAfter        = 30 * time.Second // a connection that is silent for so long is asked whether it lives
+	pingTimeout      = 10 * time.Second
+	pingsApart       = 10 * time.Second // a client that pings more often is cut off
 	// A connection lives for so long (± 10 %) and is then replaced by its client:
 	// that is how load comes to a server that has just started.
 	ageMax      = 5 * time.Minute
 	ageMaxGrace = time.Minute // then, for its calls to end
 )
+
+// workers are goroutines that take call after call and keep the stack that a call needs:
+// for one that is new to it, the runtime spends a sixth of a hot decision on growing it.
+// Calls that find them all busy get a goroutine of their own. Four times as many are
+// slower, for their stacks take turns in the processor's cache.
+const workers = 128
 
 // Config is what a Server is made of.
 type Config struct {
