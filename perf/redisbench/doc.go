@@ -6,4 +6,8 @@
 // no argument with a zero byte in it, and the script's are binary. bare.go sends
 // commands made beforehand, so many at once on each connection, and only looks
 // whether each reply is an error.
+//
+// The server computes in one thread. In use it has a machine of its own; here it gets
+// one processor, for this process uses all others and no more: where it used that one
+// too, every answer that it hands to a goroutine would take the server's place.
 package redisbench

@@ -57,6 +57,7 @@ type throughputCommand struct {
 	Slice    time.Duration `default:"200ms" help:"How long each has its turn, 50ms to 10s."`
 	InFlight int           `default:"64" help:"Calls in flight, 1 to 1024."`
 	Accounts int           `default:"1000" help:"Accounts that the calls are spread over, 1 to 1000000."`
+	Procs    int           `help:"Processors that this process uses at once, 1 to 1024; 0: all but one, which is the server's."`
 }
 
 // Validate implements kong's check of values.
@@ -70,6 +71,8 @@ func (c *throughputCommand) Validate() error {
 		return fmt.Errorf("--in-flight is %d: want 1 to 1024", c.InFlight)
 	case c.Accounts < 1 || c.Accounts > 1_000_000:
 		return fmt.Errorf("--accounts is %d: want 1 to 1000000", c.Accounts)
+	case c.Procs < 0 || c.Procs > 1024:
+		return fmt.Errorf("--procs is %d: want 0 to 1024", c.Procs)
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package redisbench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,8 @@ type bench struct {
 }
 
 func (c *throughputCommand) run(ctx context.Context, out io.Writer) (err error) {
+	procs := runtime.GOMAXPROCS(cmp.Or(c.Procs, max(1, runtime.NumCPU()-1)))
+	defer runtime.GOMAXPROCS(procs)
 	servers, err := testenv.StartRedis(ctx, testenv.RedisConfig{})
 	if err != nil {
 		return err

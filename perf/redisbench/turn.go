@@ -82,16 +82,17 @@ func (b *bench) serverCPU(ctx context.Context) (total time.Duration, err error) 
 	return total, nil
 }
 
-// report prints medians, and ratios as medians over the turns: to the first.
+// report prints medians, and how many times as many calls, and as many limits that they
+// check, the first makes in the same time: as medians over the turns.
 func report(out io.Writer, all []contestant, turns [][]turn) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "%d turns\tlimits a call\tcalls/s\tclient CPU a call\tserver CPU a call\t%s is\t\n", len(turns[0]), all[0].name)
+	fmt.Fprintf(table, "%d turns\tlimits a call\tcalls/s\tclient CPU a call\tserver CPU a call\tthe first: calls\tlimits\t\n", len(turns[0]))
 	for i, one := range all {
 		ratio := median(len(turns[i]), func(k int) float64 { return turns[0][k].perSecond / turns[i][k].perSecond })
 		rate := median(len(turns[i]), func(k int) float64 { return turns[i][k].perSecond })
 		client := median(len(turns[i]), func(k int) float64 { return float64(turns[i][k].client) / float64(time.Microsecond) })
 		server := median(len(turns[i]), func(k int) float64 { return float64(turns[i][k].server) / float64(time.Microsecond) })
-		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.1f µs\t%.1f µs\t%.2fx\t\n", one.name, one.limits, rate, client, server, ratio)
+		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.1f µs\t%.1f µs\t%.2fx\t%.2fx\t\n", one.name, one.limits, rate, client, server, ratio, ratio*float64(all[0].limits)/float64(one.limits))
 	}
 	return table.Flush()
 }
