@@ -14,8 +14,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/shiplane/limits/checker/internal/decide"
-	"github.com/shiplane/limits/libs/limit"
-	"github.com/shiplane/limits/libs/limitmeter"
 	"github.com/shiplane/limits/libs/ruleset/rulesource"
 	"github.com/shiplane/limits/libs/serve"
 	checkv1 "github.com/shiplane/limits/proto/shiplane/check/v1"
@@ -89,44 +87,6 @@ func (d domains) watch(provider metric.MeterProvider) error {
 			return nil
 		}))
 	return errors.Join(err, rulesource.Watch(provider, "checker", d))
-}
-
-// observer counts what is decided, for the metrics and the rules service. It is the
-// engine's and the limiter's.
-type observer struct {
-	*limitmeter.Meter
-	rules domains
-	mode  decide.Mode
-}
-
-// Decided implements decide.Observer.
-func (o observer) Decided(ctx context.Context, d *limit.Decision, shadowed bool) {
-	if o.mode == decide.Off {
-		o.Verdict(ctx, d.Verdict.String(), limitmeter.ByOff)
-		return
-	}
-	o.Decision(ctx, d, shadowed)
-	if len(d.Outcomes) > 0 {
-		o.rules[d.Outcomes[0].Rule.Domain].Decided(d)
-	}
-}
-
-// Failed implements decide.Observer.
-func (o observer) Failed(ctx context.Context, err error) {
-	verdict := limitmeter.VerdictBadRequest
-	switch {
-	case errors.Is(err, decide.ErrNoRules):
-		verdict = limitmeter.VerdictError
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		verdict = limitmeter.VerdictGone
-	}
-	o.Verdict(ctx, verdict, limitmeter.ByRequest)
-}
-
-// Shadow implements limiter.Observer.
-func (o observer) Shadow(rule *limit.Rule, requests, short int64) {
-	o.Meter.Shadow(rule, requests, short)
-	o.rules[rule.Domain].Shadow(rule, requests, short)
 }
 
 // health answers for every service what /readyz says.

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"github.com/rs/cors"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/shiplane/limits/checker/internal/auth"
 	"github.com/shiplane/limits/checker/internal/decide"
@@ -23,6 +24,7 @@ import (
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/limitmeter"
 	"github.com/shiplane/limits/libs/serve"
+	"github.com/shiplane/limits/libs/telemetry"
 	checkv1 "github.com/shiplane/limits/proto/shiplane/check/v1"
 )
 
@@ -36,7 +38,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	cfg.Drain.Logger = log
 	process := serve.New(cfg.Drain)
 	defer process.Close()
-	metrics, _, err := command.OpenTelemetry(ctx, process, "checker", cfg.Export, log)
+	metrics, traces, err := command.OpenTelemetry(ctx, process, "checker", cfg.Export, log)
 	if err != nil {
 		return err
 	}
@@ -79,12 +81,14 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	engine := decide.New(decide.Config{Domains: rules.sources(), Limiter: limits, Mode: cfg.Mode, Observer: observer})
 	checks := service.New(service.Config{Engine: engine, Store: store.Store, Roster: store.Roster, PodOnly: keys.PodOnly, Logger: log})
 	ready := func() error { return cmp.Or(process.Ready(), rules.ready(), store.Ready()) }
-	b := binding{process: process, cfg: cfg, endpoint: serve.Endpoint{
-		Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler(checks, keys, cfg.Origins, ready),
-	}}
+	handler, err := (&overHTTP{checks: checks, keys: keys, origins: cfg.Origins, ready: ready, traces: traces}).handler()
+	if err != nil {
+		return err
+	}
+	b := binding{process: process, cfg: cfg, endpoint: serve.Endpoint{Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler}}
 	b.admin = serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}
 	b.grpc, err = native(grpcserver.Config{
-		TLS: tls, RequestMax: requestMax, Ready: ready, Unary: keys.Unary(grpcserver.Status), Stream: keys.Stream(grpcserver.Status), Logger: log,
+		TLS: tls, RequestMax: requestMax, Ready: ready, Unary: keys.Unary(grpcserver.Status), Stream: keys.Stream(grpcserver.Status), Traces: traces, Logger: log,
 	}, checks, envoy.Config{Engine: engine, Metrics: metrics.Provider(), Logger: log})
 	if err != nil {
 		return err
@@ -133,26 +137,38 @@ func native(cfg grpcserver.Config, checks checkv1.CheckServiceHandler, envoys en
 	return server, envoy.Register(server, envoys)
 }
 
-// handler serves Connect, gRPC-Web and JSON: health to everybody, all else to who may
+// overHTTP is Connect, gRPC-Web and JSON: health for everybody, all else for who may
 // call.
-func handler(checks checkv1.CheckServiceHandler, keys *auth.Keyring, origins []string, ready func() error) http.Handler {
+type overHTTP struct {
+	checks  checkv1.CheckServiceHandler
+	keys    *auth.Keyring
+	origins []string // of web pages that may call
+	ready   func() error
+	traces  trace.TracerProvider // nil: none
+}
+
+func (o *overHTTP) handler() (http.Handler, error) {
+	spans, err := telemetry.ConnectSpans(o.traces)
+	if err != nil {
+		return nil, err
+	}
 	inside := http.NewServeMux()
-	inside.Handle(checkv1.NewCheckServiceHandler(checks, connect.WithReadMaxBytes(requestMax)))
+	inside.Handle(checkv1.NewCheckServiceHandler(o.checks, connect.WithReadMaxBytes(requestMax), spans))
 	names := grpcreflect.NewStaticReflector(checkv1.CheckServiceName)
 	inside.Handle(grpcreflect.NewHandlerV1(names))
 	inside.Handle(grpcreflect.NewHandlerV1Alpha(names))
-	inside.Handle(rest.Path, rest.New(checks))
+	inside.Handle(rest.Path, telemetry.HTTPSpans(o.traces, rest.New(o.checks)))
 	inside.HandleFunc("/", rest.NotFound)
 	outside := http.NewServeMux()
-	outside.Handle(grpchealth.NewHandler(health(ready)))
-	outside.Handle("/", keys.Middleware(inside, rest.Refuse))
-	if len(origins) == 0 {
-		return outside
+	outside.Handle(grpchealth.NewHandler(health(o.ready)))
+	outside.Handle("/", o.keys.Middleware(inside, rest.Refuse))
+	if len(o.origins) == 0 {
+		return outside, nil
 	}
 	return cors.New(cors.Options{
-		AllowedOrigins: origins, AllowedMethods: connectcors.AllowedMethods(), ExposedHeaders: connectcors.ExposedHeaders(),
+		AllowedOrigins: o.origins, AllowedMethods: connectcors.AllowedMethods(), ExposedHeaders: connectcors.ExposedHeaders(),
 		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization"), MaxAge: preflightSeconds,
-	}).Handler(outside)
+	}).Handler(outside), nil
 }
 
 // preflightSeconds is how long a browser goes by a preflight: as long as Chromium

@@ -13,8 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/shiplane/limits/libs/telemetry/telemetrytest"
 )
 
 // line is a line of the access log.
@@ -136,24 +137,6 @@ func TestCallersAreNamedAlikeWithTheSameKey(t *testing.T) {
 	}
 }
 
-// collector is an OTLP receiver that keeps what it is sent, as bytes: names and
-// texts stand in protobuf as they are.
-type collector struct {
-	mu   sync.Mutex
-	sent map[string]string // by path
-}
-
-func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent[r.URL.Path] += string(body)
-}
-
 // TestTracesTellTheVerdict: a span per request, pushed by OTLP at the latest when
 // the gateway ends; the upstream is told of it. Without an endpoint a caller's
 // trace passes untouched, with one a stranger's is no parent.
@@ -165,16 +148,14 @@ func TestTracesTellTheVerdict(t *testing.T) {
 		t.Errorf("without tracing the upstream got %q", got)
 	}
 
-	c := &collector{sent: map[string]string{}}
-	server := httptest.NewServer(c)
-	t.Cleanup(server.Close)
-	g := start(t, upstream, "--otlp-endpoint", server.URL)
+	c := telemetrytest.Start(t)
+	g := start(t, upstream, "--otlp-endpoint", c.URL)
 	if got := g.do("GET", "/", "", "Traceparent", given).body; got == "" || strings.Contains(got, trace) {
 		t.Errorf("the upstream got %q of a stranger's trace", got)
 	}
 	g.do("POST", "/v1/bulk", "", "X-Api-Key", "small-1").want(t, 200, "")
 	g.do("POST", "/v1/bulk", "", "X-Api-Key", "small-1").want(t, 429, "")
-	trusting := start(t, upstream, "--otlp-endpoint", server.URL, "--trusted-proxies=127.0.0.1")
+	trusting := start(t, upstream, "--otlp-endpoint", c.URL, "--trusted-proxies=127.0.0.1")
 	if got := trusting.do("GET", "/", "", "Traceparent", given).body; !strings.Contains(got, trace) || got == given {
 		t.Errorf("the upstream got %q of a trusted proxy's trace", got)
 	}
@@ -182,12 +163,16 @@ func TestTracesTellTheVerdict(t *testing.T) {
 		ending.stop()
 		ending.ended <- receive(t, ending.ended, "end") // for the cleanup
 	}
-	for _, want := range []string{"POST bulk", "shiplane.verdict", "denied", "small-global", "shiplane-gateway"} {
-		if !strings.Contains(c.sent["/v1/traces"], want) {
-			t.Errorf("the traces lack %q", want)
+	spans := c.Spans("POST bulk")
+	if len(spans) != 2 {
+		t.Fatalf("got spans of %q, want POST bulk twice", c.Names())
+	}
+	for i, want := range []string{"allowed", "denied"} {
+		if s := spans[i]; s.Service != "shiplane-gateway" || s.Attributes["shiplane.verdict"] != want || want == "denied" && s.Attributes["shiplane.rule"] != "small-global" {
+			t.Errorf("got %+v, want it %s", s, want)
 		}
 	}
-	if !strings.Contains(c.sent["/v1/metrics"], "shiplane_gateway_requests") {
+	if !strings.Contains(c.Sent("/v1/metrics"), "shiplane_gateway_requests") {
 		t.Error("the metrics were not pushed")
 	}
 }

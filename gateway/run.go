@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/url"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/shiplane/limits/gateway/internal/access"
 	"github.com/shiplane/limits/gateway/internal/demo"
 	"github.com/shiplane/limits/gateway/internal/edge"
@@ -39,7 +41,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	process := serve.New(cfg.Drain)
 	defer process.Close()
 
-	metrics, tracer, err := command.OpenTelemetry(ctx, process, "gateway", cfg.Export, log)
+	metrics, traces, err := command.OpenTelemetry(ctx, process, "gateway", cfg.Export, log)
 	if err != nil {
 		return err
 	}
@@ -82,13 +84,21 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	api, err := process.ServeEndpoint(serve.Endpoint{
 		Flag: "--listen", Address: cfg.Listen, TLS: in.tls, ClientTimeout: cfg.Proxy.ClientTimeout,
 		Handler: access.New(access.Config{
-			Next: handler, Trusted: trusted, Logger: log, Sample: cfg.Observe.Sample, HashKey: in.hashKey, Tracer: tracer,
+			Next: handler, Trusted: trusted, Logger: log, Sample: cfg.Observe.Sample, HashKey: in.hashKey, Tracer: tracer(traces),
 		}),
 	})
 	if err != nil {
 		return err
 	}
 	return process.Run(ctx, func() { in.announce(cfg, out, log, api, admin) })
+}
+
+// tracer makes the gateway's spans; nil if they go nowhere.
+func tracer(traces trace.TracerProvider) trace.Tracer {
+	if traces == nil {
+		return nil
+	}
+	return traces.Tracer("github.com/shiplane/limits/gateway")
 }
 
 // announce tells that everything is served.

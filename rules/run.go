@@ -14,11 +14,13 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/shiplane/limits/libs/command"
 	"github.com/shiplane/limits/libs/filewatch"
 	"github.com/shiplane/limits/libs/ruleset"
 	"github.com/shiplane/limits/libs/serve"
+	"github.com/shiplane/limits/libs/telemetry"
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 	"github.com/shiplane/limits/rules/internal/admin"
 	"github.com/shiplane/limits/rules/internal/auth"
@@ -48,7 +50,7 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 	cfg.Drain.Logger = log
 	process := serve.New(cfg.Drain)
 	defer process.Close()
-	metrics, _, err := command.OpenTelemetry(ctx, process, "rules", cfg.Export, log)
+	metrics, traces, err := command.OpenTelemetry(ctx, process, "rules", cfg.Export, log)
 	if err != nil {
 		return err
 	}
@@ -61,11 +63,15 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		return err
 	}
 	ready := func() error { return errors.Join(process.Ready(), p.ready()) }
+	handler, err := p.handler(ready, traces)
+	if err != nil {
+		return err
+	}
 	adminAt, err := process.Serve("--admin", cfg.Admin, serve.Admin{Ready: ready, Metrics: metrics.Handler(), Pprof: cfg.Pprof}.Handler())
 	if err != nil {
 		return err
 	}
-	api, err := process.ServeEndpoint(serve.Endpoint{Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: p.handler(ready)})
+	api, err := process.ServeEndpoint(serve.Endpoint{Flag: "--listen", Address: cfg.Listen, TLS: tls, Handler: handler})
 	if err != nil {
 		return err
 	}
@@ -141,19 +147,23 @@ func (p *parts) ready() error {
 }
 
 // handler serves everything: health to everybody, all else to who has a token.
-func (p *parts) handler(ready func() error) http.Handler {
-	limits, service := connect.WithReadMaxBytes(requestMax), admin.New(p.rules, p.keys, p.log)
+func (p *parts) handler(ready func() error, traces trace.TracerProvider) (http.Handler, error) {
+	spans, err := telemetry.ConnectSpans(traces)
+	if err != nil {
+		return nil, err
+	}
+	options, service := connect.WithHandlerOptions(connect.WithReadMaxBytes(requestMax), spans), admin.New(p.rules, p.keys, p.log)
 	inside := http.NewServeMux()
-	inside.Handle(p.hub.Handler(limits))
-	inside.Handle(rulesv1.NewRulesServiceHandler(service, limits))
+	inside.Handle(p.hub.Handler(options))
+	inside.Handle(rulesv1.NewRulesServiceHandler(service, options))
 	names := grpcreflect.NewStaticReflector(rulesv1.RulesServiceName, rulesv1.WatchServiceName)
 	inside.Handle(grpcreflect.NewHandlerV1(names))
 	inside.Handle(grpcreflect.NewHandlerV1Alpha(names))
-	inside.Handle("/", rest.New(service))
+	inside.Handle("/", telemetry.HTTPSpans(traces, rest.New(service)))
 	outside := http.NewServeMux()
 	outside.Handle(grpchealth.NewHandler(health(ready)))
 	outside.Handle("/", p.keys.Middleware(inside, rest.Refuse))
-	return outside
+	return outside, nil
 }
 
 // health answers for every service what /readyz says.

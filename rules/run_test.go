@@ -16,9 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/shiplane/limits/libs/command"
+	"github.com/shiplane/limits/libs/telemetry"
+	"github.com/shiplane/limits/libs/telemetry/telemetrytest"
 	rulesv1 "github.com/shiplane/limits/proto/shiplane/rules/v1"
 	"github.com/shiplane/limits/rules"
 )
@@ -35,6 +38,7 @@ type service struct {
 	url, admin string
 	tokens     map[string]string // by role
 	log        *buffer
+	end        func() // ends the service before the test
 }
 
 // buffer is a log that may be read while it is written.
@@ -56,7 +60,7 @@ func (b *buffer) String() string {
 }
 
 // start runs a service with a store in memory until the test ends.
-func start(t *testing.T) *service {
+func start(t *testing.T, more ...func(*rules.Config)) *service {
 	t.Helper()
 	dir := t.TempDir()
 	s := &service{t: t, tokens: map[string]string{}, log: &buffer{}}
@@ -68,6 +72,9 @@ func start(t *testing.T) *service {
 		Rollout: rulesv1.RolloutMode_ROLLOUT_MODE_IMMEDIATE, Bake: time.Minute, Margin: 0.05, Evidence: 100,
 		AdminToken: filepath.Join(dir, "admin.token"), PodToken: filepath.Join(dir, "pod.token"), Log: command.Log{Level: -4},
 	}
+	for _, change := range more {
+		change(&cfg)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended, listening := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -76,12 +83,13 @@ func start(t *testing.T) *service {
 			close(listening)
 		}})
 	}()
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(s.end)
 	select {
 	case <-listening:
 	case err := <-ended:
@@ -207,5 +215,42 @@ func TestRolesReachWhatTheyAreFor(t *testing.T) {
 				t.Errorf("%s: %s %s: %d %s", role, c.method, c.path, status, answer)
 			}
 		}
+	}
+}
+
+// Each call is a span under its caller's trace, by REST with the path that the document
+// has; what is refused at the door makes none.
+func TestTracesNameTheOperation(t *testing.T) {
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	collector := telemetrytest.Start(t)
+	export, err := telemetry.ParseExport(collector.URL, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(cfg *rules.Config) { cfg.Export = export })
+	for path, status := range map[string]int{"/v1/rules/free-global": http.StatusOK, "/v1/rules/nonsense": http.StatusNotFound, "/nonsense": http.StatusNotFound} {
+		if got, answer := s.call(http.MethodGet, s.url+path, s.tokens["admin"], ""); got != status {
+			t.Errorf("%s: %d %s", path, got, answer)
+		}
+		s.call(http.MethodGet, s.url+path, "", "")
+	}
+	client := rulesv1.NewRulesServiceClient(http.DefaultClient, s.url)
+	call, info := connect.NewClientContext(t.Context())
+	info.RequestHeader().Set("Authorization", "Bearer "+s.tokens["admin"])
+	info.RequestHeader().Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	if _, err := client.GetRule(call, &rulesv1.GetRuleRequest{Domain: "public-api", Id: "free-global"}); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	for name, want := range map[string]int{"GET /v1/rules/{id}": 2, "GET /": 1, rulesv1.RulesServiceName + "/GetRule": 1} {
+		if got := collector.Spans(name); len(got) != want || got[0].Service != "shiplane-rules" {
+			t.Errorf("got %d spans %s, want %d: %q", len(got), name, want, collector.Names())
+		}
+	}
+	if got := collector.Spans(rulesv1.RulesServiceName + "/GetRule"); len(got) == 1 && got[0].Trace != trace {
+		t.Errorf("got the trace %s", got[0].Trace)
+	}
+	if names := collector.Names(); len(names) != 4 {
+		t.Errorf("got the spans %q", names)
 	}
 }

@@ -86,7 +86,7 @@ func (f *TelemetryFlags) Config(faults *Faults) telemetry.Export {
 
 // OpenTelemetry makes the metrics of a service, as in "gateway", and what makes
 // its spans: nil if they go nowhere.
-func OpenTelemetry(ctx context.Context, process *serve.Process, service string, export telemetry.Export, log *slog.Logger) (*telemetry.Metrics, trace.Tracer, error) {
+func OpenTelemetry(ctx context.Context, process *serve.Process, service string, export telemetry.Export, log *slog.Logger) (*telemetry.Metrics, trace.TracerProvider, error) {
 	cfg := telemetry.Config{Service: "shiplane-" + service, Export: export, Logger: log}
 	metrics, err := telemetry.NewMetrics(ctx, cfg)
 	if err != nil {
@@ -101,5 +101,5 @@ func OpenTelemetry(ctx context.Context, process *serve.Process, service string, 
 		return nil, nil, err
 	}
 	process.OnClose("traces", traces.Close)
-	return metrics, traces.Tracer("github.com/shiplane/limits/" + service), nil
+	return metrics, traces.Provider(), nil
 }

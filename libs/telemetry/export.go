@@ -94,8 +94,8 @@ func NewTraces(ctx context.Context, cfg Config) (*Traces, error) {
 	)}, nil
 }
 
-// Tracer makes the spans of one package, named by its import path.
-func (t *Traces) Tracer(name string) trace.Tracer { return t.provider.Tracer(name) }
+// Provider gives each package its tracer.
+func (t *Traces) Provider() trace.TracerProvider { return t.provider }
 
 // Close pushes the spans that were not pushed yet. It returns ctx's error if that
 // ends first.

@@ -3,15 +3,14 @@ package telemetry_test
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/shiplane/limits/libs/telemetry"
+	"github.com/shiplane/limits/libs/telemetry/telemetrytest"
 )
 
 func none(string) string { return "" }
@@ -52,30 +51,11 @@ func TestExportIsOffUnlessAsked(t *testing.T) {
 	}
 }
 
-// collector is an OTLP receiver that keeps what it is sent.
-type collector struct {
-	mu   sync.Mutex
-	sent map[string]string // path → bodies
-}
-
-func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent[r.URL.Path] += string(body)
-}
-
 // TestMetricsAndTracesArePushed: to the endpoint, at the latest when they are
 // closed, and Prometheus reads the same counts.
 func TestMetricsAndTracesArePushed(t *testing.T) {
-	c := &collector{sent: map[string]string{}}
-	server := httptest.NewServer(c)
-	defer server.Close()
-	export, err := telemetry.ParseExport(server.URL+"/", none)
+	c := telemetrytest.Start(t)
+	export, err := telemetry.ParseExport(c.URL+"/", none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +69,7 @@ func TestMetricsAndTracesArePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	count(t, m, "allowed")
-	_, span := traces.Tracer("test").Start(t.Context(), "GET labels")
+	_, span := traces.Provider().Tracer("test").Start(t.Context(), "GET labels")
 	span.End()
 	if text := scrape(t, m); !strings.Contains(text, `shiplane_requests_total{verdict="allowed"} 3`) {
 		t.Errorf("the scrape lacks the count:\n%s", text)
@@ -100,8 +80,8 @@ func TestMetricsAndTracesArePushed(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/v1/metrics": "shiplane_requests", "/v1/traces": "GET labels"} {
-		if !strings.Contains(c.sent[path], want) || !strings.Contains(c.sent[path], "service.instance.id") {
-			t.Errorf("%s got %q, want %s of an instance", path, c.sent[path], want)
+		if !strings.Contains(c.Sent(path), want) || !strings.Contains(c.Sent(path), "service.instance.id") {
+			t.Errorf("%s got %q, want %s of an instance", path, c.Sent(path), want)
 		}
 	}
 }
@@ -119,7 +99,7 @@ func TestFailedPushIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, span := traces.Tracer("test").Start(t.Context(), "GET labels")
+	_, span := traces.Provider().Tracer("test").Start(t.Context(), "GET labels")
 	span.End()
 	if err := traces.Close(t.Context()); err != nil {
 		t.Error(err)

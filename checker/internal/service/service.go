@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -111,6 +112,11 @@ func (s *Service) CheckBatch(ctx context.Context, q *checkv1.CheckBatchRequest) 
 }
 
 func (s *Service) result(ctx context.Context, q *checkv1.CheckRequest) *checkv1.CheckResult {
+	if call := trace.SpanFromContext(ctx); call.IsRecording() { // a span tells of one decision
+		var span trace.Span
+		ctx, span = call.TracerProvider().Tracer("github.com/shiplane/limits/checker").Start(ctx, "request of a batch")
+		defer span.End()
+	}
 	answer, err := s.check(ctx, q)
 	if err != nil {
 		return &checkv1.CheckResult{Result: &checkv1.CheckResult_Fault{Fault: &checkv1.CheckFault{NotFound: errors.Is(err, decide.ErrNotFound), Message: err.Error()}}}

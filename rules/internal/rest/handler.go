@@ -49,6 +49,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		o := &h.operations[i]
 		id, ok := o.match(path)
 		if ok && o.method == method {
+			r.Pattern = o.method + " " + o.path // for whoever names the request
 			return o.serve(w, r, id)
 		}
 		if ok {
