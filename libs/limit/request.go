@@ -10,10 +10,11 @@ import (
 // by a ruleset and may be reused after Reset; it is not safe for concurrent use.
 type Request struct {
 	Charges []Charge
+	Waited  time.Duration // for counters that were looked at before: it counts as the decision's
 }
 
 // Reset empties the request and keeps its memory.
-func (r *Request) Reset() { r.Charges = r.Charges[:0] }
+func (r *Request) Reset() { r.Charges, r.Waited = r.Charges[:0], 0 }
 
 // Charge is one rule that a request meets.
 type Charge struct {

@@ -89,6 +89,26 @@ func TestPeekKeepsItsBudget(t *testing.T) {
 	})
 }
 
+// A request that has waited for a peek has that much less to wait: a decision and what it
+// depends on share one budget.
+func TestPeekCountsAsTheDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Store: newMemory(t)}
+		l := newLimiter(t, limiter.Config{Store: s, Budget: longBudget})
+		ip, user := of(limit.IP, storetest.Log("ip", 1, time.Hour)), of(limit.User, storetest.Log("user", 1, time.Hour))
+		account := storetest.Bucket("account", 0.001, 1)
+		var d limit.Decision
+		charged := request(t, "ada", 1, user, account)
+		charged.Waited = l.Peek(request(t, "ada", 1, ip), &d)
+		if charged.Waited != answerTime {
+			t.Errorf("the peek took %v", charged.Waited)
+		}
+		if l.Check(t.Context(), charged, &d); said(&d) != "allowed user=0 account=?" || s.calls.Load() != 2 {
+			t.Errorf("%s by %d calls: want no third", said(&d), s.calls.Load())
+		}
+	})
+}
+
 // Who has waited its budget for another's ask, which brought nothing for it, asks no
 // more; who came later does.
 func TestBudgetCountsTheWaitForOthers(t *testing.T) {

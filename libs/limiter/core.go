@@ -301,7 +301,7 @@ func name(d *limit.Decision) {
 }
 
 func (call *Call) begin(now time.Duration, request *limit.Request, decision *limit.Decision) {
-	call.request, call.decision, call.began = request, decision, now
+	call.request, call.decision, call.began = request, decision, now-request.Waited
 	call.groups, call.payments, call.at = call.groups[:0], call.payments[:0], 0
 	decision.Reset(request)
 	call.payments = slices.Grow(call.payments, len(request.Charges))[:len(request.Charges)]

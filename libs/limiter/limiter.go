@@ -164,7 +164,7 @@ func (l *Limiter) check(request *limit.Request, decision *limit.Decision) {
 	}
 	call.request, call.decision = nil, nil
 	l.calls.Put(call)
-	l.observer.Waited(l.now() - begin)
+	l.observer.Waited(l.now() - begin + request.Waited)
 }
 
 func (l *Limiter) take(ctx context.Context, ask *store.Ask, result *store.Result) error {

@@ -13,9 +13,10 @@ import (
 // it reads the store, once for each subject, until it has waited for Config.Budget:
 // a peek waits in no queue. Rules in shadow are not looked at. What the store does not
 // answer is the fail mode's word: an open rule lets pass, whatever its fallback has left.
-func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
+// It returns how long it took, for the Waited of a request that depends on it.
+func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) time.Duration {
 	decision.Reset(request)
-	by, began := limit.ByNoRule, l.now()
+	by, began := limit.ByNoRule, l.now()-request.Waited
 	charges := request.Charges
 	for first := 0; first < len(charges); {
 		end := first + 1
@@ -27,6 +28,7 @@ func (l *Limiter) Peek(request *limit.Request, decision *limit.Decision) {
 	}
 	decision.Verdict, decision.DecidedBy = limit.Allowed, by
 	name(decision)
+	return l.now() - began
 }
 
 // peek is Peek for the charges of one subject. It returns who spoke for them.

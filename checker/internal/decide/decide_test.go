@@ -14,6 +14,7 @@ import (
 	"github.com/shiplane/limits/libs/limit"
 	"github.com/shiplane/limits/libs/limiter"
 	"github.com/shiplane/limits/libs/ruleset"
+	"github.com/shiplane/limits/libs/store"
 	"github.com/shiplane/limits/libs/store/memory"
 )
 
@@ -50,15 +51,25 @@ func newEngine(t *testing.T, text string) *decide.Engine {
 
 func newEngineIn(t *testing.T, mode decide.Mode, observer decide.Observer, text string) *decide.Engine {
 	t.Helper()
+	return newEngineOver(t, newMemory(t), 0, mode, observer, text)
+}
+
+func newMemory(t *testing.T) *memory.Store {
+	t.Helper()
+	s, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newEngineOver(t *testing.T, s store.Store, budget time.Duration, mode decide.Mode, observer decide.Observer, text string) *decide.Engine {
+	t.Helper()
 	live, err := ruleset.OpenBytes("test", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := memory.New(memory.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits, err := limiter.New(limiter.Config{Store: store, Unpaced: true})
+	limits, err := limiter.New(limiter.Config{Store: s, Unpaced: true, Budget: budget})
 	if err != nil {
 		t.Fatal(err)
 	}

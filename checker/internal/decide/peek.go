@@ -61,7 +61,7 @@ func (a *Answer) part(charges []Charge) error {
 // Their outcomes stand behind those of the charges.
 func (e *Engine) decideBehind(ctx context.Context, a *Answer) {
 	d, seen := &a.Decision, &a.seen
-	e.cfg.Limiter.Peek(&a.peeked.request, seen)
+	a.asked.request.Waited = e.cfg.Limiter.Peek(&a.peeked.request, seen)
 	if seen.Verdict == limit.Allowed {
 		e.decide(ctx, a)
 		d.Outcomes = append(d.Outcomes, seen.Outcomes...)

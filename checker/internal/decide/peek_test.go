@@ -1,12 +1,16 @@
 package decide_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/shiplane/limits/checker/internal/decide"
+	"github.com/shiplane/limits/libs/store"
 )
 
 const peekRules = `
@@ -54,6 +58,31 @@ func decided(t *testing.T, e *decide.Engine, charges ...decide.Charge) string {
 		}
 	}
 	return text
+}
+
+// slow is a store that takes its time.
+type slow struct{ store.Store }
+
+func (s slow) Take(ctx context.Context, ask *store.Ask, result *store.Result) error {
+	time.Sleep(9 * time.Millisecond)
+	return s.Store.Take(ctx, ask, result)
+}
+
+// A request waits no longer for having peeks: what they took is gone from its budget.
+func TestPeeksAndChargesShareOneBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngineOver(t, slow{newMemory(t)}, 8*time.Millisecond, decide.Enforce, nobody{}, peekRules)
+		if got, want := decided(t, e, charge(t, e, "window", "acct", 1, false)), "allowed window=2"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		begin := time.Now()
+		if got, want := decided(t, e, charge(t, e, "bucket", "acct", 1, false), charge(t, e, "window", "other", 1, true)), "unavailable by 0 bucket=? window=3"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if took := time.Since(begin); took > 9*time.Millisecond {
+			t.Errorf("waited %v, longer than one answer", took)
+		}
+	})
 }
 
 // What a peek finds empty refuses the request with all that it charges, and charges
