@@ -31,6 +31,10 @@ import (
 // requestMax bounds a message: 256 requests or asks of some entries have 300 KiB.
 const requestMax = 1 << 20 // bytes
 
+// compressMin is the bytes of an answer from which compressing it is worth the while: a
+// check's are some hundred.
+const compressMin = 4 << 10
+
 // Run runs a checker until ctx ends, and drains it. Its error is a usage error
 // (serve.ExitCode) where a file or address of cfg cannot be used.
 func Run(ctx context.Context, cfg Config, out Output) error {
@@ -153,7 +157,7 @@ func (o *overHTTP) handler() (http.Handler, error) {
 		return nil, err
 	}
 	inside := http.NewServeMux()
-	inside.Handle(checkv1.NewCheckServiceHandler(o.checks, connect.WithReadMaxBytes(requestMax), spans))
+	inside.Handle(checkv1.NewCheckServiceHandler(o.checks, connect.WithReadMaxBytes(requestMax), connect.WithCompressMinBytes(compressMin), spans))
 	names := grpcreflect.NewStaticReflector(checkv1.CheckServiceName)
 	inside.Handle(grpcreflect.NewHandlerV1(names))
 	inside.Handle(grpcreflect.NewHandlerV1Alpha(names))
