@@ -58,7 +58,7 @@ test: test-web ## vet and test everything, libs, gateway and checker also under 
 	@tools/apt.sh gcc=gcc /usr/include/stdlib.h=libc6-dev redis-server=redis-server /usr/lib/postgresql=postgresql pgbouncer=pgbouncer
 	go vet ./...
 	go test -vet=off -timeout 10m ./...
-	CGO_ENABLED=1 go test -vet=off -race -timeout 10m -skip '^TestReadmeDoesWhatItShows$$' $(RACE)
+	CGO_ENABLED=1 go test -race -timeout 10m -skip '^TestReadmeDoesWhatItShows$$' $(RACE)
 
 .PHONY: test-web
 test-web: $(WEB) ## compile and test the TypeScript, against a real checker from a real browser
@@ -193,9 +193,9 @@ verify-generated: $(WEB) ## fail if the code of the protos is not what generate 
 .PHONY: build-files
 build-files: $(GAZELLE) $(BUILDIFIER) ## write go.mod, the BUILD files and MODULE.bazel's use_repo
 	go mod tidy
-	go run ./tools/modcheck -fix
 	tools/build-files.sh
 	$(GAZELLE) -external=static -mode=fix
+	go run ./tools/modcheck -fix
 	$(BUILDIFIER) $(call files,'*.bazel' '*.bzl' WORKSPACE)
 
 .PHONY: verify-build-files

@@ -21,14 +21,13 @@ type observer struct {
 }
 
 // Decided implements decide.Observer.
-func (o observer) Decided(ctx context.Context, d *limit.Decision, shadowed bool) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		tell(span, d, shadowed)
-	}
+func (o observer) Decided(ctx context.Context, d *limit.Decision, refused *limit.Rule, shadowed bool) {
 	if o.mode == decide.Off {
 		o.Verdict(ctx, d.Verdict.String(), limitmeter.ByOff)
+		tell(ctx, d.Verdict.String(), limitmeter.ByOff, refused, shadowed)
 		return
 	}
+	tell(ctx, d.Verdict.String(), d.DecidedBy.String(), refused, shadowed)
 	o.Decision(ctx, d, shadowed)
 	if len(d.Outcomes) > 0 {
 		o.rules[d.Outcomes[0].Rule.Domain].Decided(d)
@@ -45,21 +44,18 @@ func (o observer) Failed(ctx context.Context, err error) {
 		verdict = limitmeter.VerdictGone
 	}
 	o.Verdict(ctx, verdict, limitmeter.ByRequest)
-	trace.SpanFromContext(ctx).SetAttributes(attribute.String("shiplane.verdict", verdict))
+	tell(ctx, verdict, limitmeter.ByRequest, nil, false)
 }
 
-// tell says on a call's span what was decided, with the gateway's names.
-func tell(span trace.Span, d *limit.Decision, shadowed bool) {
-	span.SetAttributes(
-		attribute.String("shiplane.verdict", d.Verdict.String()),
-		attribute.String("shiplane.decided_by", d.DecidedBy.String()),
-		attribute.Bool("shiplane.shadow", shadowed),
-	)
-	if len(d.Outcomes) > 0 {
-		span.SetAttributes(attribute.String("shiplane.domain", d.Outcomes[0].Rule.Domain))
+// tell says on a call's span what became of a request, in the words of the metrics.
+func tell(ctx context.Context, verdict, by string, refused *limit.Rule, shadowed bool) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
 	}
-	if d.Refused >= 0 {
-		span.SetAttributes(attribute.String("shiplane.rule", d.Outcomes[d.Refused].Rule.ID))
+	span.SetAttributes(attribute.String("shiplane.verdict", verdict), attribute.String("shiplane.decided_by", by), attribute.Bool("shiplane.shadow", shadowed))
+	if refused != nil {
+		span.SetAttributes(attribute.String("shiplane.domain", refused.Domain), attribute.String("shiplane.rule", refused.ID))
 	}
 }
 

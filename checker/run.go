@@ -169,9 +169,13 @@ func (o *overHTTP) handler() (http.Handler, error) {
 	if len(o.origins) == 0 {
 		return outside, nil
 	}
+	headers := append(connectcors.AllowedHeaders(), "Authorization")
+	if o.traces != nil {
+		headers = append(headers, "Traceparent", "Tracestate")
+	}
 	return cors.New(cors.Options{
 		AllowedOrigins: o.origins, AllowedMethods: connectcors.AllowedMethods(), ExposedHeaders: connectcors.ExposedHeaders(),
-		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization"), MaxAge: preflightSeconds,
+		AllowedHeaders: headers, MaxAge: preflightSeconds,
 	}).Handler(outside), nil
 }
 

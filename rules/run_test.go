@@ -32,6 +32,12 @@ rules:
   - {id: free-global, plan: free, identity: api_key, algorithm: token_bucket, rate: 10/s, burst: 20}
 `
 
+// Every call of a test says that it belongs to a trace.
+const (
+	callersTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	traceparent  = "00-" + callersTrace + "-00f067aa0ba902b7-01"
+)
+
 // service is a rules service over its network.
 type service struct {
 	t          *testing.T
@@ -85,8 +91,13 @@ func start(t *testing.T, more ...func(*rules.Config)) *service {
 	}()
 	s.end = sync.OnceFunc(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("the service does not end\n%s", s.log)
 		}
 	})
 	t.Cleanup(s.end)
@@ -128,6 +139,7 @@ func (s *service) call(method, url, token, body string) (status int, answer stri
 		s.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Traceparent", traceparent)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -221,7 +233,6 @@ func TestRolesReachWhatTheyAreFor(t *testing.T) {
 // Each call is a span under its caller's trace, by REST with the path that the document
 // has; what is refused at the door makes none.
 func TestTracesNameTheOperation(t *testing.T) {
-	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	collector := telemetrytest.Start(t)
 	export, err := telemetry.ParseExport(collector.URL, func(string) string { return "" })
 	if err != nil {
@@ -237,18 +248,24 @@ func TestTracesNameTheOperation(t *testing.T) {
 	client := rulesv1.NewRulesServiceClient(http.DefaultClient, s.url)
 	call, info := connect.NewClientContext(t.Context())
 	info.RequestHeader().Set("Authorization", "Bearer "+s.tokens["admin"])
-	info.RequestHeader().Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	info.RequestHeader().Set("Traceparent", traceparent)
 	if _, err := client.GetRule(call, &rulesv1.GetRuleRequest{Domain: "public-api", Id: "free-global"}); err != nil {
 		t.Fatal(err)
 	}
 	s.end()
-	for name, want := range map[string]int{"GET /v1/rules/{id}": 2, "GET /": 1, rulesv1.RulesServiceName + "/GetRule": 1} {
-		if got := collector.Spans(name); len(got) != want || got[0].Service != "shiplane-rules" {
-			t.Errorf("got %d spans %s, want %d: %q", len(got), name, want, collector.Names())
+	for name, c := range map[string]struct {
+		spans int
+		route string
+	}{"GET /v1/rules/{id}": {2, "/v1/rules/{id}"}, "GET /": {1, "/"}, rulesv1.RulesServiceName + "/GetRule": {1, ""}} {
+		got := collector.Spans(name)
+		if len(got) != c.spans {
+			t.Errorf("got %d spans %s, want %d: %q", len(got), name, c.spans, collector.Names())
 		}
-	}
-	if got := collector.Spans(rulesv1.RulesServiceName + "/GetRule"); len(got) == 1 && got[0].Trace != trace {
-		t.Errorf("got the trace %s", got[0].Trace)
+		for _, span := range got {
+			if span.Service != "shiplane-rules" || span.Trace != callersTrace || span.Attributes["http.route"] != c.route {
+				t.Errorf("got %+v", span)
+			}
+		}
 	}
 	if names := collector.Names(); len(names) != 4 {
 		t.Errorf("got the spans %q", names)

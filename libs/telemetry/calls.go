@@ -3,10 +3,12 @@ package telemetry
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/otelconnect"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -34,7 +36,15 @@ func HTTPSpans(provider trace.TracerProvider, next http.Handler) http.Handler {
 	if provider == nil {
 		return next
 	}
-	return otelhttp.NewHandler(next, "",
+	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		route := r.Pattern // otelhttp renews the name by it, and not this
+		if _, path, ok := strings.Cut(route, " "); ok {
+			route = path
+		}
+		trace.SpanFromContext(r.Context()).SetAttributes(attribute.String("http.route", route))
+	})
+	return otelhttp.NewHandler(routed, "",
 		otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
 	)
 }

@@ -1,7 +1,7 @@
 // Package telemetry makes a service's metrics and traces: the OpenTelemetry SDK
 // behind its API. Metrics are read by Prometheus; both are pushed by OTLP if
 // asked. It is the only package that imports the SDK or an exporter; everything
-// else takes a metric.MeterProvider and a trace.Tracer.
+// else takes a metric.MeterProvider and a trace.TracerProvider.
 //
 // Nothing is global: two services in one process (or two tests) have metrics of
 // their own.

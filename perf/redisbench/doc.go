@@ -8,6 +8,7 @@
 // whether each reply is an error.
 //
 // The server computes in one thread. In use it has a machine of its own; here it gets
-// one processor, for this process uses all others and no more: where it used that one
-// too, every answer that it hands to a goroutine would take the server's place.
+// a processor where there are two, for this process uses all others and no more: where
+// it used that one too, every answer that it hands to a goroutine would take the
+// server's place.
 package redisbench

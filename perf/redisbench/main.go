@@ -57,7 +57,7 @@ type throughputCommand struct {
 	Slice    time.Duration `default:"200ms" help:"How long each has its turn, 50ms to 10s."`
 	InFlight int           `default:"64" help:"Calls in flight, 1 to 1024."`
 	Accounts int           `default:"1000" help:"Accounts that the calls are spread over, 1 to 1000000."`
-	Procs    int           `help:"Processors that this process uses at once, 1 to 1024; 0: all but one, which is the server's."`
+	Procs    int           `help:"Processors that this process uses at once, 1 to 1024; 0: all but one, which is the server's, or the only one, which both share."`
 }
 
 // Validate implements kong's check of values.

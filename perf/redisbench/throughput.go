@@ -47,8 +47,10 @@ type bench struct {
 }
 
 func (c *throughputCommand) run(ctx context.Context, out io.Writer) (err error) {
-	procs := runtime.GOMAXPROCS(cmp.Or(c.Procs, max(1, runtime.NumCPU()-1)))
-	defer runtime.GOMAXPROCS(procs)
+	before := runtime.GOMAXPROCS(0) // knows a container's quota, which NumCPU does not
+	c.Procs = cmp.Or(c.Procs, max(1, before-1))
+	runtime.GOMAXPROCS(c.Procs)
+	defer runtime.GOMAXPROCS(before)
 	servers, err := testenv.StartRedis(ctx, testenv.RedisConfig{})
 	if err != nil {
 		return err
@@ -81,7 +83,7 @@ func (c *throughputCommand) run(ctx context.Context, out io.Writer) (err error) 
 			turns[i] = append(turns[i], t)
 		}
 	}
-	return report(out, all, turns)
+	return report(out, c.Procs, all, turns)
 }
 
 func (b *bench) contestants(ctx context.Context) ([]contestant, error) {

@@ -84,9 +84,9 @@ func (b *bench) serverCPU(ctx context.Context) (total time.Duration, err error) 
 
 // report prints medians, and how many times as many calls, and as many limits that they
 // check, the first makes in the same time: as medians over the turns.
-func report(out io.Writer, all []contestant, turns [][]turn) error {
+func report(out io.Writer, procs int, all []contestant, turns [][]turn) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "%d turns\tlimits a call\tcalls/s\tclient CPU a call\tserver CPU a call\tthe first: calls\tlimits\t\n", len(turns[0]))
+	fmt.Fprintf(table, "%d turns, GOMAXPROCS %d\tlimits a call\tcalls/s\tclient CPU a call\tserver CPU a call\tthe first: calls\tlimits\t\n", len(turns[0]), procs)
 	for i, one := range all {
 		ratio := median(len(turns[i]), func(k int) float64 { return turns[0][k].perSecond / turns[i][k].perSecond })
 		rate := median(len(turns[i]), func(k int) float64 { return turns[i][k].perSecond })

@@ -69,8 +69,9 @@ type Source interface {
 // An Observer is told what became of requests, on their path. Safe for concurrent
 // use.
 type Observer interface {
-	// Decided tells a decision; if it is shadowed its refusal refuses nothing.
-	Decided(ctx context.Context, d *limit.Decision, shadowed bool)
+	// Decided tells a decision, and the rule that refused, nil for none; if it is
+	// shadowed its refusal refuses nothing.
+	Decided(ctx context.Context, d *limit.Decision, refused *limit.Rule, shadowed bool)
 	// Failed tells why a request could not be decided, as Check's error does.
 	Failed(ctx context.Context, err error)
 }
@@ -175,8 +176,16 @@ func (e *Engine) decide(ctx context.Context, a *Answer) {
 	} else {
 		e.cfg.Limiter.Check(ctx, &a.asked.request, d)
 	}
-	e.cfg.Observer.Decided(ctx, d, e.cfg.Mode == Shadow)
+	e.cfg.Observer.Decided(ctx, d, refuser(d), e.cfg.Mode == Shadow)
 	e.soften(d)
+}
+
+// refuser is the rule that refused, nil for none.
+func refuser(d *limit.Decision) *limit.Rule {
+	if d.Refused < 0 {
+		return nil
+	}
+	return d.Outcomes[d.Refused].Rule
 }
 
 // soften takes the refusal out of a decision in the mode Shadow.

@@ -41,8 +41,8 @@ func (late) Current() *ruleset.Ruleset { return nil }
 // nobody observes.
 type nobody struct{}
 
-func (nobody) Decided(context.Context, *limit.Decision, bool) {}
-func (nobody) Failed(context.Context, error)                  {}
+func (nobody) Decided(context.Context, *limit.Decision, *limit.Rule, bool) {}
+func (nobody) Failed(context.Context, error)                               {}
 
 func newEngine(t *testing.T, text string) *decide.Engine {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestFaultsOfARequestAreNamed(t *testing.T) {
 // told notes what an observer is told.
 type told struct{ text []string }
 
-func (o *told) Decided(_ context.Context, d *limit.Decision, shadowed bool) {
+func (o *told) Decided(_ context.Context, d *limit.Decision, _ *limit.Rule, shadowed bool) {
 	o.text = append(o.text, fmt.Sprintf("%v by %v, shadowed %v", d.Verdict, d.DecidedBy, shadowed))
 }
 

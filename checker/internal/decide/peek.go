@@ -17,8 +17,8 @@ type Charge struct {
 
 // Decide is Check for a caller that has found the charges, each counter once; the
 // entries of the answer are their places, and there may be none. Peeks are looked at
-// first. The observer is told nothing of their rules: a look is no request that a
-// rule has decided.
+// first. The observer is told no outcomes of their rules: a look is no request that
+// a rule has decided.
 func (e *Engine) Decide(ctx context.Context, charges []Charge) (*Answer, error) {
 	a, _ := e.spare.Get().(*Answer)
 	a.engine = e
@@ -68,7 +68,7 @@ func (e *Engine) decideBehind(ctx context.Context, a *Answer) {
 		return
 	}
 	*d = limit.Decision{Verdict: seen.Verdict, DecidedBy: seen.DecidedBy, Cause: seen.Cause, Refused: -1, Outcomes: d.Outcomes[:0]}
-	e.cfg.Observer.Decided(ctx, d, e.cfg.Mode == Shadow)
+	e.cfg.Observer.Decided(ctx, d, refuser(seen), e.cfg.Mode == Shadow)
 	d.Outcomes, d.Refused = append(d.Outcomes, seen.Outcomes...), seen.Refused
 	e.soften(d)
 }

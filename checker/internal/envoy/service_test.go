@@ -47,8 +47,8 @@ func (late) Current() *ruleset.Ruleset { return nil }
 
 type nobody struct{}
 
-func (nobody) Decided(context.Context, *limit.Decision, bool) {}
-func (nobody) Failed(context.Context, error)                  {}
+func (nobody) Decided(context.Context, *limit.Decision, *limit.Rule, bool) {}
+func (nobody) Failed(context.Context, error)                               {}
 
 // registrar takes what would be registered.
 type registrar struct {

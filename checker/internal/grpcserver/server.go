@@ -9,10 +9,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
-	"go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,7 +16,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
@@ -79,22 +74,13 @@ func New(cfg Config) *Server {
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
-	if cfg.Traces != nil {
-		options = append(options, grpc.StatsHandler(spans(cfg.Traces)))
+	if cfg.Traces != nil { // an interceptor more in the chain: the last
+		options = append(options, grpc.ChainUnaryInterceptor(spans{cfg.Traces.Tracer("github.com/shiplane/limits/checker")}.unary))
 	}
 	s := &Server{Server: grpc.NewServer(options...), draining: make(chan struct{})}
 	healthv1.RegisterHealthServer(s, &health{ready: cfg.Ready, draining: s.draining, known: s.GetServiceInfo})
 	reflection.Register(s)
 	return s
-}
-
-// spans makes a span of each call under its caller's trace, but of what load balancers
-// and tools ask.
-func spans(traces trace.TracerProvider) stats.Handler {
-	return otelgrpc.NewServerHandler(
-		otelgrpc.WithTracerProvider(traces), otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
-		otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.ServicePrefix("grpc.reflection."))),
-	)
 }
 
 // Serve implements serve.Server.

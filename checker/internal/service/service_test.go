@@ -72,8 +72,8 @@ func (live) Now() time.Time { return time.Now() }
 // nobody observes.
 type nobody struct{}
 
-func (nobody) Decided(context.Context, *limit.Decision, bool) {}
-func (nobody) Failed(context.Context, error)                  {}
+func (nobody) Decided(context.Context, *limit.Decision, *limit.Rule, bool) {}
+func (nobody) Failed(context.Context, error)                               {}
 
 type podKey struct{}
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,9 +19,9 @@ import (
 
 // Span is a span that was pushed.
 type Span struct {
-	Service, Name string
-	Trace, Parent string            // ids in hexadecimal
-	Attributes    map[string]string // as text
+	Service, Name     string
+	Trace, ID, Parent string            // in hexadecimal
+	Attributes        map[string]string // as text
 }
 
 // Collector is an OTLP receiver that keeps what it is sent. Safe for concurrent use.
@@ -32,8 +34,15 @@ type Collector struct {
 	spans []Span
 }
 
-// Start starts a collector until the test ends.
+// Start starts a collector until the test ends. No variable of the environment says
+// meanwhile how telemetry is pushed.
 func Start(t testing.TB) *Collector {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, "")
+		}
+	}
 	c := &Collector{t: t, sent: map[string]string{}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -65,7 +74,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			for _, s := range scope.GetSpans() {
 				c.spans = append(c.spans, Span{
 					Service: service, Name: s.GetName(), Attributes: texts(s.GetAttributes()),
-					Trace: hex.EncodeToString(s.GetTraceId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
+					Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
 				})
 			}
 		}

@@ -42,6 +42,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		method = http.MethodGet // the server leaves the body out
 	}
 	if path == documentPath {
+		r.Pattern = documentPath
 		return serveDocument(w, method)
 	}
 	var allowed []string
@@ -49,7 +50,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		o := &h.operations[i]
 		id, ok := o.match(path)
 		if ok && o.method == method {
-			r.Pattern = o.method + " " + o.path // for whoever names the request
+			r.Pattern = o.method + " " + o.path // telemetry.HTTPSpans names the span by it
 			return o.serve(w, r, id)
 		}
 		if ok {
