@@ -113,9 +113,9 @@ func TestDeniedBodyIsTheOperators(t *testing.T) {
 	g.do("GET", "/", "", "X-Api-Key", "nobody").want(t, 401, `"code":"unknown_key"`)
 }
 
-// TestGRPCCallsAreRefusedInGRPC: a call passes with its trailers; a refused one is a
-// status that clients know, with the time to wait, in headers alone.
-func TestGRPCCallsAreRefusedInGRPC(t *testing.T) {
+// TestCallsAreRefusedInTheirProtocol: a call passes with its trailers; a refused one is a
+// status that clients know, with the time to wait; by gRPC in headers alone.
+func TestCallsAreRefusedInTheirProtocol(t *testing.T) {
 	const procedure = "/shop.v1.Orders/List"
 	type message = wrapperspb.StringValue
 	server := httptest.NewUnstartedServer(connect.NewUnaryHandler(procedure, func(_ context.Context, r *connect.Request[message]) (*connect.Response[message], error) {
@@ -128,10 +128,12 @@ func TestGRPCCallsAreRefusedInGRPC(t *testing.T) {
 	t.Cleanup(server.Close)
 	g := startBefore(t, strings.Replace(server.URL, "http:", "h2c:", 1))
 	by := &http.Client{Transport: transports(t)["HTTP/2.0"], Timeout: deadline}
-	replace(t, g.keys, testKeys("small-1", "small-2", "big-1"))
-	poll(t, "the keys are loaded", func() bool { return g.metric("shiplane_gateway_keys_loaded") == "3" })
-	for name, protocol := range map[string]connect.ClientOption{"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb()} {
-		key := map[string]string{"gRPC": "small-1", "gRPC-Web": "small-2"}[name]
+	replace(t, g.keys, testKeys("small-1", "small-2", "small-3", "small-4", "big-1"))
+	poll(t, "the keys are loaded", func() bool { return g.metric("shiplane_gateway_keys_loaded") == "5" })
+	for name, protocol := range map[string]connect.ClientOption{
+		"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(), "Connect": connect.WithClientOptions(), "Connect's JSON": connect.WithProtoJSON(),
+	} {
+		key := map[string]string{"gRPC": "small-1", "gRPC-Web": "small-2", "Connect": "small-3", "Connect's JSON": "small-4"}[name]
 		client := connect.NewClient[message, message](by, g.api+procedure, protocol)
 		call := func(key string) (*connect.Response[message], error) {
 			r := connect.NewRequest(wrapperspb.String(name))

@@ -60,6 +60,46 @@ func TestEachCallerGetsItsForm(t *testing.T) {
 	}
 }
 
+// TestConnectCallsGetConnectsErrors: who says that a call is Connect's gets the error of
+// the protocol; the same JSON without that is anybody's.
+func TestConnectCallsGetConnectsErrors(t *testing.T) {
+	denied := Problem{Status: 429, Code: CodeRateLimited, Title: "Used up", Detail: "It is used up.", RetryAfter: 7}
+	answer := func(p Problem, method, path, contentType, version string) (*http.Response, string) {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("Content-Type", contentType)
+		if version != "" {
+			r.Header.Set("Connect-Protocol-Version", version)
+		}
+		w := httptest.NewRecorder()
+		p.Answer(w, r, nil)
+		return w.Result(), w.Body.String()
+	}
+	const said = `"code":"resource_exhausted","message":"It is used up.","details":[{"type":"google.rpc.ErrorInfo"`
+	for _, c := range []struct {
+		method, path, contentType, version string
+		status                             int
+		media, body                        string
+	}{
+		{"POST", "/a.B/C", "application/json", "1", 429, "application/json", said},
+		{"POST", "/a.B/C", "application/proto", "1", 429, "application/json", said},
+		{"GET", "/a.B/C?connect=v1&encoding=json", "", "", 429, "application/json", said},
+		{"POST", "/a.B/C", "application/connect+proto", "1", 200, "application/connect+proto", `{"error":{` + said},
+		{"POST", "/a.B/C", "application/connect+a b", "1", 429, "application/problem+json", `"code":"rate_limited"`},
+		{"POST", "/a.B/C", "application/json", "", 429, "application/problem+json", `"code":"rate_limited"`},
+		{"GET", "/a.B/C", "", "", 429, "application/problem+json", `"code":"rate_limited"`},
+	} {
+		a, body := answer(denied, c.method, c.path, c.contentType, c.version)
+		if a.StatusCode != c.status || a.Header.Get("Content-Type") != c.media || !strings.Contains(body, c.body) || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s %s of %q: %s %v %s", c.method, c.path, c.contentType, a.Status, a.Header, body)
+		}
+	}
+	for status, want := range map[int]int{400: 400, 401: 401, 405: 501, 408: 504, 500: 500, 502: 503, 503: 503, 504: 504} {
+		if a, body := answer(NewProblem(status, "a", ""), "POST", "/a.B/C", "application/json", "1"); a.StatusCode != want {
+			t.Errorf("%d is %s for a call of Connect, want %d: %s", status, a.Status, want, body)
+		}
+	}
+}
+
 // TestBodyIsTriedBeforeItIsUsed: a template that fails for any refusal, or breaks the
 // promise of its type, is an error at the start.
 func TestBodyIsTriedBeforeItIsUsed(t *testing.T) {

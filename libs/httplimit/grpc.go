@@ -46,11 +46,16 @@ var grpcType = regexp.MustCompile(`^application/grpc(-web(-text)?)?(\+[a-z0-9.-]
 // GRPCType returns the media type in which a gRPC or gRPC-Web call is answered,
 // "" if the request is none.
 func GRPCType(r *http.Request) string {
-	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if media = strings.ToLower(strings.TrimSpace(media)); grpcType.MatchString(media) {
+	if media := mediaType(r); grpcType.MatchString(media) {
 		return media
 	}
 	return ""
+}
+
+// mediaType is a request's, without parameters and in small letters.
+func mediaType(r *http.Request) string {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(media))
 }
 
 // WriteGRPC sends the problem as the whole response to a gRPC call of this media
@@ -58,17 +63,8 @@ func GRPCType(r *http.Request) string {
 // retry may do so. It carries a google.rpc.RetryInfo where waiting helps, and the
 // problem's code as google.rpc.ErrorInfo.
 func (p *Problem) WriteGRPC(w http.ResponseWriter, mediaType string) {
-	code, ok := grpcCodes[p.Status]
-	if !ok {
-		code = grpcInternal
-	}
-	status := &statuspb.Status{Code: code, Message: p.text()}
-	info := &errdetails.ErrorInfo{Reason: strings.ToUpper(p.Code), Domain: errorDomain}
-	details := []proto.Message{info}
-	if p.RetryAfter > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(p.RetryAfter) * time.Second)})
-	}
-	for _, detail := range details {
+	status := &statuspb.Status{Code: p.grpcCode(), Message: p.text()}
+	for _, detail := range p.details() {
 		packed, err := anypb.New(detail)
 		if err != nil { // not reached: these messages always marshal
 			continue
@@ -78,13 +74,29 @@ func (p *Problem) WriteGRPC(w http.ResponseWriter, mediaType string) {
 	h := w.Header()
 	h.Set("Content-Type", mediaType)
 	h.Set("Cache-Control", "no-store")
-	h.Set(grpcStatusField, strconv.Itoa(int(code)))
+	h.Set(grpcStatusField, strconv.Itoa(int(status.GetCode())))
 	h.Set(grpcMessageField, url.PathEscape(status.GetMessage()))
 	if text, err := proto.Marshal(status); err == nil {
 		h.Set(grpcDetailsField, base64.RawStdEncoding.EncodeToString(text))
 	}
 	expose(h, grpcStatusField, grpcMessageField, grpcDetailsField)
 	w.WriteHeader(http.StatusOK)
+}
+
+func (p *Problem) grpcCode() int32 {
+	if code, ok := grpcCodes[p.Status]; ok {
+		return code
+	}
+	return grpcInternal
+}
+
+// details are what the status of an RPC tells beside its code and text.
+func (p *Problem) details() []proto.Message {
+	all := []proto.Message{&errdetails.ErrorInfo{Reason: strings.ToUpper(p.Code), Domain: errorDomain}}
+	if p.RetryAfter > 0 {
+		all = append(all, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(p.RetryAfter) * time.Second)})
+	}
+	return all
 }
 
 func (p *Problem) text() string {

@@ -98,11 +98,16 @@ func unavailable(d *limit.Decision) Problem {
 }
 
 // Answer sends the problem as the whole response to r, in the form that r's
-// caller can read: as a status of gRPC to a gRPC call, a 429 as denied says (unless
-// nil), anything else as problem+json. Header fields set before stay.
+// caller can read: as a status of gRPC to a gRPC call, as an error of Connect to a call
+// of that, a 429 as denied says (unless nil), anything else as problem+json. Header
+// fields set before stay.
 func (p *Problem) Answer(w http.ResponseWriter, r *http.Request, denied *Body) {
 	if media := GRPCType(r); media != "" {
 		p.WriteGRPC(w, media)
+		return
+	}
+	if isConnect(r) {
+		p.writeConnect(w, r)
 		return
 	}
 	if denied != nil && p.Status == http.StatusTooManyRequests && denied.write(w, p) {
