@@ -367,6 +367,21 @@ func TestUpstreamsAreAskedForTheirHealth(t *testing.T) {
 	g.wantMetrics(`shiplane_gateway_requests_total{decided_by="store",verdict="allowed"}`, "")
 }
 
+// TestServingUpstreamsAreTold: one that refuses connections is told from the others.
+func TestServingUpstreamsAreTold(t *testing.T) {
+	up := httptest.NewServer(echoes)
+	t.Cleanup(up.Close)
+	gone := httptest.NewServer(echoes)
+	gone.Close()
+	g := startBefore(t, up.URL+","+gone.URL)
+	serving := func(url string) string { return `shiplane_gateway_upstream_serving{upstream="` + url + `"}` }
+	g.wantMetrics(serving(up.URL), "1", serving(gone.URL), "1")
+	for range 2 { // it has its turn in one of them
+		g.do("GET", "/v1/items/1", "", "X-Api-Key", "big-1").want(t, 200, "")
+	}
+	g.wantMetrics(serving(up.URL), "1", serving(gone.URL), "0")
+}
+
 // TestCallerThatLeavesCancelsTheUpstream: nothing is worked on for nobody.
 func TestCallerThatLeavesCancelsTheUpstream(t *testing.T) {
 	arrived, left := make(chan struct{}), make(chan struct{})

@@ -71,6 +71,9 @@ func Run(ctx context.Context, cfg Config, out Output) error {
 		Pools: in.pools, Timeout: cfg.Proxy.UpstreamTimeout, HealthPath: cfg.Proxy.UpstreamHealth, StrictPaths: cfg.Proxy.StrictPaths,
 		Trusted: trusted, Withheld: clients.Withheld, Failed: in.meter.Upstream, Answers: answers, Logger: log,
 	})
+	if err := in.meter.Upstreams(upstream.Serving); err != nil {
+		return err
+	}
 	process.Go("upstream health", func(ctx context.Context) error { upstream.Run(ctx); return nil })
 	handler := edge.New(edge.Config{
 		Rules: in.rules, Now: in.rules.Now, Decided: in.rules.Decided, Limiter: limits, Identity: clients, Answers: answers, Meter: in.meter, Logger: log, Upstream: upstream,

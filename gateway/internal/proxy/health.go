@@ -31,6 +31,21 @@ func (p *Proxy) Run(ctx context.Context) {
 	asking.Wait()
 }
 
+// Serving says of each upstream whether it takes its turns: it answers for its health,
+// if it is asked, and its last connection was not refused. One that stands before
+// several paths does so before all of them. Safe for concurrent use.
+func (p *Proxy) Serving() map[string]bool {
+	all := map[string]bool{}
+	for _, pool := range p.pools {
+		for _, m := range pool.members {
+			name := m.url.Redacted()
+			before, known := all[name]
+			all[name] = m.serves() && (before || !known)
+		}
+	}
+	return all
+}
+
 func (p *Proxy) watch(ctx context.Context, m *member) {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
