@@ -27,7 +27,7 @@ const (
 	traceparent  = "00-" + callersTrace + "-" + callersSpan + "-01"
 )
 
-// fromTrace adds headers to the calls of a Connect client.
+// fromTrace makes the calls of a Connect client parts of the trace, with a token.
 func fromTrace(token string) connect.ClientOption {
 	return connect.WithInterceptors(connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
@@ -45,7 +45,6 @@ func (s *running) end() {
 	select {
 	case err := <-s.ended:
 		s.ended <- err // for the cleanup
-	case <-s.t.Context().Done():
 	case <-time.After(deadline):
 		s.t.Fatal("the checker did not end")
 	}
